@@ -1,0 +1,129 @@
+// Package adapters holds what is peculiar to each agent runtime, as values.
+//
+// An Adapter describes; it never does. This package and those below it import
+// no os, net, exec or clock: the agent package reads channels, starts
+// processes and writes files, and asks an adapter what they mean. Adapters do
+// not import redaction, session, queue or agent, and never compare a capture
+// level: they give every field its level and leave the rest to the gate.
+package adapters
+
+import (
+	"time"
+
+	"aep-wrap/event"
+)
+
+// Channel names a way in which a runtime shows what it does. The same fact may
+// come by several; each gives it the same Draft.Key.
+type Channel string
+
+// The channels known to the agent package.
+const (
+	Hook       Channel = "hook"       // a hook's JSON payload
+	Stream     Channel = "stream"     // a line of the runtime's machine-readable stdout
+	Transcript Channel = "transcript" // a line of the runtime's own session log
+	Telemetry  Channel = "telemetry"  // an OTLP log record
+	Drafts     Channel = "drafts"     // a line of {type, data, …} from a program that speaks AEP itself
+	Process    Channel = "process"    // start and exit of the process, seen by us
+)
+
+// Moment is one native thing that a runtime showed. It is read-only.
+type Moment struct {
+	Channel Channel
+	Name    string         // the native name: "PreToolUse", "assistant"
+	Payload map[string]any // as event.ParseJSON gives it; nil when not an object
+	Time    time.Time      // when it was seen
+	Session string         // the session, where the channel knows it and the payload does not
+}
+
+// Adapter says all that is peculiar to one runtime. Its functions are pure:
+// equal input, equal output, nothing touched. A part that the runtime lacks is
+// nil. Validate says what a complete adapter needs.
+type Adapter struct {
+	Name    string   // the vendor token of x.{vendor}.* and the default agent name: "claude-code"
+	Title   string   // for people: "Claude Code"
+	Command []string // command names that start it: "claude"
+	Pinned  string   // the runtime's version that the tables were checked against
+	Doc     string   // doc.md: what it sees, what it cannot, how it is hooked and answered
+
+	// Launch is how the runtime is started so that it reports to us; nil for
+	// one that is only watched.
+	Launch *Launching
+
+	// Map turns a moment into whole, ungated drafts; nil is "nothing happened
+	// that the protocol speaks of". What it does not know becomes an x.* draft.
+	Map func(Moment) []event.Draft
+
+	// Vocabulary is the table behind Map, for people and for tests.
+	Vocabulary []Term
+
+	// Reply is what a held hook hears back for an answer; nil is "no
+	// decision", on which the runtime asks in its own way.
+	Reply func(Moment, Answer) []byte
+
+	// Accepts are the command types that Act can carry out for this runtime,
+	// beyond those the wrapper does for any process.
+	Accepts []string
+}
+
+// Term is a row of a vocabulary as people read it.
+type Term struct {
+	Channel Channel
+	Native  string // "PreToolUse"
+	Emits   string // "tool.requested", or "" for nothing
+	Note    string // why nothing, or what is special
+}
+
+// Answer is a decision about a held request, in the protocol's words.
+type Answer struct {
+	Option string
+	Text   string
+	Values map[string]any
+}
+
+// Launching is the optional part of an adapter that starts its runtime.
+type Launching struct {
+	// Detect says whether this command line starts the runtime (also by an
+	// absolute path, npx, bunx or node).
+	Detect func(Launch) bool
+	// Wire gives the same launch, reporting to us. It touches no user file.
+	// Words that start no session (mcp, login, update …) come back with
+	// Passthrough set.
+	Wire func(Launch, Endpoint) (Wiring, error)
+}
+
+// Launch is a command about to be started.
+type Launch struct {
+	Args []string // argv as the user typed it; Args[0] is the command
+	Path string   // the resolved executable, absolute
+	Env  []string // "NAME=value", as the child would get it
+	Dir  string   // the working directory, absolute
+	Home string   // the user's home, "" when unknown
+	TTY  bool     // stdin and stdout are terminals
+
+	// ReadFile reads a user's file (settings that must be merged). It is the
+	// only outside thing that Wire may ask for.
+	ReadFile func(path string) ([]byte, error)
+}
+
+// Endpoint is where a runtime shall report to. It exists before the launch and
+// is gone after it.
+type Endpoint struct {
+	HookURL string   // http://127.0.0.1:PORT/hook/SECRET ; POST {HookURL}/{adapter}/{event} with the payload as body
+	OTLPURL string   // http://127.0.0.1:PORT/otlp/SECRET ; POST {OTLPURL}/v1/logs, http/json
+	Helper  []string // argv prefix of the hook helper: {"/…/aep-hook", "claude-code"}; the event's name may follow; stdin is the payload
+	Socket  string   // the unix socket that the helper finds in AEP_HOOK_SOCKET
+	Dir     string   // a private directory (0700) of this launch, for Wiring.Files
+}
+
+// Wiring is what a launch becomes.
+type Wiring struct {
+	Passthrough bool              // start it bare: nothing to observe
+	Args        []string          // the whole argv
+	SetEnv      map[string]string // added to the child's environment
+	UnsetEnv    []string
+	Files       map[string][]byte // name → content, written 0600 into Endpoint.Dir before the start
+	Stdout      Channel           // Stream when stdout is a machine-readable stream to be tee'd; else ""
+	EventsFD    bool              // give the child a pipe for drafts, its number in AEP_EVENTS_FD
+	Notes       []string          // one line each for the user: what could not be wired and why
+}
