@@ -67,7 +67,7 @@ type Field struct {
 	// an object whose members have levels of their own, or []Fields for an
 	// array of such objects.
 	Value any
-	Alt   string     // Label: the structural form
+	Alt   string      // Label: the structural form
 	Spec  []FormField // Answers: the form's fields
 }
 
