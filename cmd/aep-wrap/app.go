@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// app is what every subcommand is given: the streams, the environment, and,
+// once the command line is read, the configuration.
+type app struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// Getenv reads the environment; Environ lists it.
+	Getenv  func(string) string
+	Environ func() []string
+
+	// cfg is complete when a command's RunE starts, unless the command is
+	// annotated with noConfig.
+	cfg config
+	// paths are where this user's files lie.
+	paths paths
+}
+
+// newApp is the app of the process itself.
+func newApp() *app {
+	return &app{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Getenv: os.Getenv, Environ: os.Environ,
+		paths: findPaths(os.Getenv),
+	}
+}
+
+// endpoint is a collector as a consumer or an emitter reaches it.
+type endpoint struct {
+	Base   string // origin, without a slash at its end
+	Token  string // "" where the socket's mode is the trust
+	Socket string // unix socket to dial instead of Base's host, or ""
+}
+
+// endpoint is the collector that the configuration names: --collector, else
+// the per-user one by its socket.
+func (a *app) endpoint() endpoint {
+	if a.cfg.Collector != "" {
+		return endpoint{Base: a.cfg.Collector, Token: a.cfg.Token}
+	}
+	return endpoint{Base: "http://aep-collector", Socket: a.paths.collectorSocket(a.Getenv)}
+}
+
+// client is an HTTP client for the endpoint. It sets no overall timeout:
+// streams stay open.
+func (e endpoint) client() *http.Client {
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		ResponseHeaderTimeout: 30 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+	dial := net.Dialer{Timeout: 10 * time.Second}
+	t.DialContext = dial.DialContext
+	if e.Socket != "" {
+		t.Proxy = nil
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dial.DialContext(ctx, "unix", e.Socket)
+		}
+	}
+	return &http.Client{Transport: t}
+}
+
+// exitError carries the exit code that a command ends with. Without an err
+// nothing is printed: the code is the answer.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError is a mistake on the command line or in the configuration: exit 2.
+func usageError(format string, args ...any) error {
+	return &exitError{code: 2, err: fmt.Errorf(format, args...)}
+}
+
+// exitCode says what an error makes of the process: 0 for none, the carried
+// code, or 1.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	var e *exitError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	return 1
+}
+
+// warn prints one line of ours on stderr.
+func (a *app) warn(format string, args ...any) {
+	line := strings.TrimSpace(fmt.Sprintf(format, args...))
+	fmt.Fprintf(a.Stderr, "aep-wrap: %s\n", strings.ReplaceAll(line, "\n", " "))
+}

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/spf13/pflag"
+
+	"aep-wrap/event"
+)
+
+// config is the configuration as it holds after flags, environment, file and
+// defaults were joined. Each field belongs to one row of settings.
+type config struct {
+	Collector  string // origin of the collector to send to; "" is the per-user one
+	Token      string
+	TokenFile  string
+	Capture    event.Level
+	CaptureFor map[string]event.Level // by category
+	SecretEnv  []string
+	NoPII      bool
+	LogDir     string
+	Listen     string // host:port of the per-user collector, or off
+	Adapter    string
+	Agent      string
+	JSON       bool
+	Quiet      bool
+}
+
+// off is the Listen that starts and joins no collector.
+const off = "off"
+
+// setting is one row of the configuration: a flag, an environment variable
+// and a key of the file under one name, with one meaning. The flags, the
+// reader of the environment, the reader of the file and the documentation are
+// all made from this table.
+type setting struct {
+	name  string // the flag without dashes, and the key in the file
+	arg   string // what its value is called in help; "" for a switch
+	usage string
+	def   string
+	list  bool // may be given several times
+	apply func(c *config, v string) error
+}
+
+// env is the setting's environment variable.
+func (s setting) env() string {
+	return "AEP_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+var settings = []setting{
+	{name: "collector", arg: "URL", usage: "send events to this AEP collector instead of the per-user one",
+		apply: func(c *config, v string) (err error) { c.Collector, err = parseCollector(v); return }},
+	{name: "token", arg: "TOKEN", usage: "bearer token of the collector; a --token-file keeps it out of process lists",
+		apply: func(c *config, v string) (err error) { c.Token, err = parseToken(v); return }},
+	{name: "token-file", arg: "FILE", usage: "file that holds the bearer token",
+		apply: func(c *config, v string) error { c.TokenFile = v; return nil }},
+	{name: "capture", arg: "LEVEL", usage: "how much events may say: none, metadata, redacted or full", def: "metadata",
+		apply: func(c *config, v string) (err error) { c.Capture, err = event.ParseLevel(v); return }},
+	{name: "capture-for", arg: "CATEGORY=LEVEL", usage: "the same for one category", def: "attention=redacted", list: true,
+		apply: applyCaptureFor},
+	{name: "secret-env", arg: "NAME", usage: "environment variable whose value is hidden wherever it appears", list: true,
+		apply: applySecretEnv},
+	{name: "no-pii", usage: "leave e-mail addresses and phone numbers in redacted text",
+		apply: func(c *config, v string) (err error) { c.NoPII, err = parseSwitch(v); return }},
+	{name: "log-dir", arg: "DIR", usage: "where session logs are kept", def: "~/.aep/logs",
+		apply: func(c *config, v string) error { c.LogDir = v; return nil }},
+	{name: "listen", arg: "ADDR|off", usage: "where people reach the per-user collector; off starts and joins none", def: "127.0.0.1:8787",
+		apply: func(c *config, v string) (err error) { c.Listen, err = parseListen(v); return }},
+	{name: "adapter", arg: "NAME", usage: "the adapter to use, where the command does not tell (see aep-wrap adapters)",
+		apply: func(c *config, v string) error { c.Adapter = v; return nil }},
+	{name: "agent", arg: "NAME", usage: "the agent name that events carry (default: the adapter's)",
+		apply: func(c *config, v string) (err error) { c.Agent, err = parseAgent(v); return }},
+	{name: "json", usage: "write what is meant for people as JSON",
+		apply: func(c *config, v string) (err error) { c.JSON, err = parseSwitch(v); return }},
+	{name: "quiet", usage: "print nothing but the agent's own output",
+		apply: func(c *config, v string) (err error) { c.Quiet, err = parseSwitch(v); return }},
+}
+
+// given is a setting's flag: the words as they were typed, checked later.
+type given struct {
+	setting
+	values []string
+}
+
+func (g *given) String() string { return strings.Join(g.values, ",") }
+
+// Type is the placeholder in help; pflag knows a switch by the word bool.
+func (g *given) Type() string { return cmp.Or(g.arg, "bool") }
+
+func (g *given) Set(v string) error {
+	if g.list {
+		g.values = append(g.values, v)
+	} else {
+		g.values = []string{v}
+	}
+	return nil
+}
+
+// addSettings makes every setting a flag of fs.
+func addSettings(fs *pflag.FlagSet) {
+	for _, s := range settings {
+		usage := s.usage
+		if s.def != "" {
+			usage += " (default " + s.def + ")"
+		}
+		f := fs.VarPF(&given{setting: s}, s.name, "", usage+" ["+s.env()+"]")
+		if s.arg == "" {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// source is where a setting's value was found, as an error names it.
+type source struct {
+	where  string
+	values []string
+}
+
+// loadConfig joins flags, environment, file and defaults, each setting from
+// the first of them that has it. An empty environment variable counts as not
+// set. The first bad value is an error that says what to write instead.
+func loadConfig(fs *pflag.FlagSet, getenv func(string) string, p paths) (config, error) {
+	file, err := readConfigFile(p.config())
+	if err != nil {
+		return config{}, err
+	}
+	var c config
+	for _, s := range settings {
+		from := s.find(fs, getenv, file)
+		for _, v := range from.values {
+			if err := s.apply(&c, v); err != nil {
+				return config{}, usageError("%s: %w", from.where, err)
+			}
+		}
+	}
+	if c.TokenFile != "" && c.Token == "" {
+		b, err := os.ReadFile(p.expand(c.TokenFile))
+		if err == nil {
+			c.Token, err = parseToken(strings.TrimSpace(string(b)))
+		}
+		if err != nil {
+			return config{}, usageError("--token-file: %w", err)
+		}
+	}
+	c.LogDir = p.expand(c.LogDir)
+	if c.LogDir, err = filepath.Abs(c.LogDir); err != nil {
+		return config{}, usageError("--log-dir: %w: write an absolute path", err)
+	}
+	return c, nil
+}
+
+func (s setting) find(fs *pflag.FlagSet, getenv func(string) string, file map[string]source) source {
+	if f := fs.Lookup(s.name); f != nil && f.Changed {
+		return source{"--" + s.name, f.Value.(*given).values}
+	}
+	if v := getenv(s.env()); v != "" {
+		if s.list {
+			return source{s.env(), splitList(v)}
+		}
+		return source{s.env(), []string{v}}
+	}
+	if from, ok := file[s.name]; ok {
+		return from
+	}
+	if s.def == "" {
+		return source{}
+	}
+	return source{"the default of --" + s.name, []string{s.def}}
+}
+
+func splitList(v string) []string {
+	var out []string
+	for w := range strings.SplitSeq(v, ",") {
+		if w = strings.TrimSpace(w); w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// readConfigFile reads the YAML file into the settings it names. A file that
+// is not there is empty; an unknown key is an error, with its line.
+func readConfigFile(path string) (map[string]source, error) {
+	if path == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, usageError("configuration: %w", err)
+	}
+	doc, err := parser.ParseBytes(raw, 0)
+	if err != nil {
+		return nil, usageError("%s: not YAML: %s", path, firstLine(err))
+	}
+	found := map[string]source{}
+	for _, d := range doc.Docs {
+		if d.Body == nil {
+			continue
+		}
+		rows, err := mappingRows(d.Body)
+		if err != nil {
+			return nil, usageError("%s:%d: %w", path, line(d.Body), err)
+		}
+		for _, row := range rows {
+			key := row.Key.GetToken().Value
+			where := fmt.Sprintf("%s:%d: %s", path, row.Key.GetToken().Position.Line, key)
+			i := slices.IndexFunc(settings, func(s setting) bool { return s.name == key })
+			if i < 0 {
+				return nil, usageError("%s: no such key; the keys are %s", where, settingNames())
+			}
+			if _, twice := found[key]; twice {
+				return nil, usageError("%s: given twice", where)
+			}
+			values, err := fileValues(settings[i], row.Value)
+			if err != nil {
+				return nil, usageError("%s: %w", where, err)
+			}
+			found[key] = source{where, values}
+		}
+	}
+	return found, nil
+}
+
+func line(n ast.Node) int { return n.GetToken().Position.Line }
+
+func firstLine(err error) string {
+	s, _, _ := strings.Cut(err.Error(), "\n")
+	return s
+}
+
+func mappingRows(n ast.Node) ([]*ast.MappingValueNode, error) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, nil
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, nil
+	}
+	return nil, errors.New("want `key: value` lines")
+}
+
+// fileValues are a setting's values as they stand in the file: a scalar, for
+// a list also a sequence of scalars, or `name: value` lines for name=value.
+func fileValues(s setting, n ast.Node) ([]string, error) {
+	if v, ok := scalar(n); ok {
+		return []string{v}, nil
+	}
+	if !s.list {
+		return nil, errors.New("want one value")
+	}
+	if seq, ok := n.(*ast.SequenceNode); ok {
+		var out []string
+		for _, item := range seq.Values {
+			v, ok := scalar(item)
+			if !ok {
+				return nil, fmt.Errorf("line %d: want a plain value", line(item))
+			}
+			out = append(out, v)
+		}
+		return out, nil
+	}
+	rows, err := mappingRows(n)
+	if err != nil || !strings.Contains(s.arg, "=") {
+		return nil, errors.New("want a list: `- value` lines")
+	}
+	var out []string
+	for _, row := range rows {
+		v, ok := scalar(row.Value)
+		if !ok {
+			return nil, fmt.Errorf("line %d: want a plain value", line(row.Value))
+		}
+		out = append(out, row.Key.GetToken().Value+"="+v)
+	}
+	return out, nil
+}
+
+func scalar(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return strings.TrimSpace(n.Value.Value), true
+	case *ast.NullNode:
+		return "", false
+	case ast.ScalarNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+func settingNames() string {
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.name
+	}
+	return strings.Join(names, ", ")
+}
+
+func parseSwitch(v string) (bool, error) {
+	b, err := strconv.ParseBool(strings.ToLower(v))
+	if err != nil {
+		return false, fmt.Errorf("%q: want true or false", v)
+	}
+	return b, nil
+}
+
+func parseCollector(v string) (string, error) {
+	u, err := url.Parse(v)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return "", fmt.Errorf("%q: want the collector's origin, such as https://collector.example:8787", v)
+	case u.User != nil:
+		return "", errors.New("want no credentials in the URL: give them by --token-file")
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf("%q: want no query and no fragment, only %s://%s", v, u.Scheme, u.Host)
+	case strings.Trim(u.Path, "/") == "events":
+		u.Path = "" // the emit URL itself: its origin is meant
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	return u.String(), nil
+}
+
+func parseToken(v string) (string, error) {
+	if v == "" {
+		return "", errors.New("the token is empty")
+	}
+	for _, r := range v {
+		if r <= ' ' || r > '~' {
+			return "", errors.New("want a token of visible ASCII characters, without spaces")
+		}
+	}
+	return v, nil
+}
+
+func parseListen(v string) (string, error) {
+	if v == off {
+		return v, nil
+	}
+	host, port, err := net.SplitHostPort(v)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%q: want HOST:PORT, such as 127.0.0.1:8787, or off", v)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", fmt.Errorf("%q: want a loopback address, such as 127.0.0.1:%s; others reach it through a TLS proxy or a tunnel", v, port)
+	}
+	return v, nil
+}
+
+func parseAgent(v string) (string, error) {
+	if v == "" || len(v) > 128 {
+		return "", errors.New("want a name of 1 to 128 characters, such as claude-code")
+	}
+	for i, r := range v {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !letter && (i == 0 || !strings.ContainsRune("._-", r)) {
+			return "", fmt.Errorf("%q: want letters, digits, '.', '_' and '-', such as claude-code", v)
+		}
+	}
+	return v, nil
+}
+
+func applyCaptureFor(c *config, v string) error {
+	category, level, ok := strings.Cut(v, "=")
+	if !ok {
+		return fmt.Errorf("%q: want CATEGORY=LEVEL, such as attention=redacted", v)
+	}
+	if !slices.Contains(captureCategories, category) {
+		return fmt.Errorf("%q: no such category; want one of %s", category, strings.Join(captureCategories, ", "))
+	}
+	l, err := event.ParseLevel(level)
+	if err != nil {
+		return err
+	}
+	if c.CaptureFor == nil {
+		c.CaptureFor = map[string]event.Level{}
+	}
+	c.CaptureFor[category] = l
+	return nil
+}
+
+// captureCategories are the categories whose ceiling can be set, the vendors'
+// own (x) among them.
+var captureCategories = []string{"agent", "session", "run", "progress", "tool", "delegation", "attention",
+	"resource", "error", "state", "assessment", "message", "control", "x"}
+
+func applySecretEnv(c *config, v string) error {
+	if v == "" || strings.ContainsAny(v, "= \t") {
+		return fmt.Errorf("%q: want the name of an environment variable, without its value", v)
+	}
+	c.SecretEnv = append(c.SecretEnv, v)
+	return nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// paths are where this user's files lie: ~/.aep with its config, token, logs
+// and run directory.
+type paths struct {
+	home string // the user's home, "" when unknown
+	aep  string // the state directory
+	note string // one line, when aep is not in the home
+}
+
+// findPaths places the state directory in the user's home, or, where there is
+// no home to write in, in a directory of this user's own under the system's
+// temporary one.
+func findPaths(getenv func(string) string) paths {
+	home := getenv("HOME")
+	if filepath.IsAbs(home) {
+		p := paths{home: home, aep: filepath.Join(home, ".aep")}
+		err := os.MkdirAll(p.aep, 0o700)
+		if err == nil {
+			return p
+		}
+		if _, there := os.Stat(p.aep); there == nil {
+			return p // it can be read: what cannot be written says so itself
+		}
+		p.aep = fallbackDir()
+		p.note = fmt.Sprintf("cannot make %s (%v): tokens and logs go to %s", filepath.Join(home, ".aep"), reason(err), p.aep)
+		return p
+	}
+	p := paths{aep: fallbackDir()}
+	p.note = "HOME is not set: tokens and logs go to " + p.aep
+	return p
+}
+
+// fallbackDir is this user's directory under the temporary one: the same for
+// every start, unless somebody else has taken its name.
+func fallbackDir() string {
+	dir := filepath.Join(os.TempDir(), "aep-"+strconv.Itoa(os.Getuid()))
+	if privateDir(dir) == nil {
+		return dir
+	}
+	if fresh, err := os.MkdirTemp("", "aep-"); err == nil {
+		return fresh
+	}
+	return dir
+}
+
+// reason is what the system said, without the path and the call.
+func reason(err error) error {
+	var e *os.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	var s *os.SyscallError
+	if errors.As(err, &s) {
+		return s.Err
+	}
+	return err
+}
+
+func (p paths) config() string { return filepath.Join(p.aep, "config.yaml") }
+func (p paths) token() string  { return filepath.Join(p.aep, "token") }
+func (p paths) run() string    { return filepath.Join(p.aep, "run") }
+func (p paths) ownLog() string { return filepath.Join(p.aep, "aep-wrap.log") }
+
+// expand makes "~/x" a path; "~/.aep/…" lies in the state directory.
+func (p paths) expand(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/.aep/"); ok {
+		return filepath.Join(p.aep, rest)
+	}
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && p.home != "" {
+		return filepath.Join(p.home, rest)
+	}
+	return path
+}
+
+// socketLimit is the longest path that a unix socket may have everywhere we
+// run: sun_path holds 104 bytes on macOS and 108 on Linux, a NUL included.
+const socketLimit = 100
+
+// socketDir is the directory of the user's sockets: ~/.aep/run, or, where that
+// path is too long for a socket, one named after it beside the user's other
+// runtime files. Everyone computes the same.
+func (p paths) socketDir(getenv func(string) string, longest string) string {
+	dir := p.run()
+	if len(dir)+1+len(longest) <= socketLimit {
+		return dir
+	}
+	sum := sha256.Sum256([]byte(dir))
+	base := getenv("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(base) || len(base) > 40 {
+		base = "/tmp" // sticky: what is ours there stays ours
+	}
+	return filepath.Join(base, fmt.Sprintf("aep-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
+}
+
+// collectorSocket is where the per-user collector listens for wrappers.
+func (p paths) collectorSocket(getenv func(string) string) string {
+	const name = "collector.sock"
+	return filepath.Join(p.socketDir(getenv, name), name)
+}
+
+// privateDir makes dir readable by its user alone, and refuses one that is
+// somebody else's: whoever owns the directory owns the sockets in it.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	fi, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	switch {
+	case !fi.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	case ok && int(st.Uid) != os.Getuid():
+		return fmt.Errorf("%s belongs to user %d", dir, st.Uid)
+	case fi.Mode().Perm()&0o077 != 0:
+		return os.Chmod(dir, 0o700)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// noConfig annotates a command that works whatever the configuration says.
+const noConfig = "no-config"
+
+const rootExample = `  aep-wrap claude                         wrap Claude Code, as you would start it
+  aep-wrap claude -p "fix the tests"      headless; what the agent prints is untouched
+  aep-wrap --capture redacted codex       let events carry text, credentials hidden
+  aep-wrap -- tail -f x.log               a command that is named like a subcommand
+  aep-wrap tail                           watch every session of this user
+  aep-wrap demo                           see it all without an agent at hand`
+
+func newRootCmd(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "aep-wrap [flags] [--] AGENT [ARG...]",
+		Short: "Run an agent and tell what it does as Agent Event Protocol events",
+		Long: `aep-wrap runs a coding agent unchanged and tells what it does as a stream of
+Agent Event Protocol events: in a log of its own, to a collector, to a page.
+
+Flags end at the first word that is not a flag; the rest belongs to the agent.
+A subcommand's name hides an agent of that name: write "--" before it.
+AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
+		Example:       rootExample,
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.configure(cmd) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.Join(cmd.Help(), &exitError{code: 2})
+			}
+			return a.run(args)
+		},
+	}
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetIn(a.Stdin)
+	addSettings(root.PersistentFlags())
+	root.Flags().SetInterspersed(false)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError("%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(commands(a)...)
+	return root
+}
+
+// configure reads the configuration for a command about to run.
+func (a *app) configure(cmd *cobra.Command) error {
+	for c := cmd; c != nil; c = c.Parent() {
+		if _, ok := c.Annotations[noConfig]; ok || c.Name() == "completion" || strings.HasPrefix(c.Name(), "__complete") || c.Name() == "help" {
+			return nil
+		}
+	}
+	var err error
+	a.cfg, err = loadConfig(cmd.Flags(), a.Getenv, a.paths)
+	return err
+}
+
+// execute runs the command line and gives the exit code.
+func execute(a *app, args []string) int {
+	root := newRootCmd(a)
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	var e *exitError
+	if !errors.As(err, &e) && strings.HasPrefix(err.Error(), "unknown command") {
+		err = usageError("%w", err)
+	}
+	if text := err.Error(); !errors.As(err, &e) || e.err != nil {
+		fmt.Fprintf(a.Stderr, "aep-wrap: %s\n", text)
+	}
+	return exitCode(err)
+}
+
+// commands are the subcommands, in the order of --help.
+func commands(a *app) []*cobra.Command {
+	return []*cobra.Command{
+		newRunCmd(a),
+		newVersionCmd(a),
+	}
+}
