@@ -1,0 +1,202 @@
+package mockmodel
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Turn is one answer of the model.
+type Turn struct {
+	Status int           // an HTTP error instead of an answer
+	Pace   time.Duration // wait between the pieces of a streamed answer
+	Blocks []Block
+}
+
+// Block is a content block: text, or a call of a tool.
+type Block struct {
+	Text  string
+	Tool  string
+	Input map[string]any
+}
+
+// scripts names each conversation that the server can hold. dir is the
+// directory that the agent works in.
+var scripts = map[string]func(dir string) []Turn{
+	// One plain answer.
+	"hello": func(string) []Turn { return []Turn{say("Hello there.")} },
+
+	// A tool that needs no permission.
+	"safe": func(dir string) []Turn {
+		return []Turn{bash("ls "+dir, "list the files"), say("Listed the files.")}
+	},
+
+	// A file write; it asks unless edits are accepted.
+	"write1": func(dir string) []Turn {
+		return []Turn{
+			{Blocks: []Block{{Tool: "Write", Input: map[string]any{
+				"file_path": filepath.Join(dir, "note.txt"), "content": "a note\n"}}}},
+			say("The file is written."),
+		}
+	},
+
+	// A command that needs permission.
+	"bash1": func(dir string) []Turn {
+		return []Turn{
+			bash("touch "+filepath.Join(dir, "made.txt"), "make a file"),
+			say("The file is made."),
+		}
+	},
+
+	// Two tools that fail, and an end all the same.
+	"fail": func(dir string) []Turn {
+		return []Turn{
+			bash("ls "+filepath.Join(dir, "no-such-directory"), "list what is not there"),
+			bash("exit 3", "exit with 3"),
+			say("Both failed."),
+		}
+	},
+
+	// A form: one single choice, one multiple choice.
+	"ask": func(string) []Turn {
+		return []Turn{
+			{Blocks: []Block{{Tool: "AskUserQuestion", Input: map[string]any{
+				"questions": []any{
+					question("Which colour?", "Colour", false, "Red", "Blue"),
+					question("Which sizes?", "Sizes", true, "Small", "Large"),
+				}}}}},
+			say("Thanks for the answer."),
+		}
+	},
+
+	// A subagent that runs a tool of its own.
+	"sub": func(string) []Turn {
+		return []Turn{
+			{Blocks: []Block{
+				{Text: "Starting a helper."},
+				{Tool: "Agent", Input: map[string]any{
+					"description":   "Helper task",
+					"prompt":        "Do it [[script:subinner]]",
+					"subagent_type": "general-purpose",
+				}}}},
+			say("The helper is done."),
+		}
+	},
+	"subinner": func(dir string) []Turn {
+		return []Turn{bash("ls "+dir, "list as a helper"), say("The inner result.")}
+	},
+
+	// Text that streams for a minute: time to interrupt it.
+	"slowtext": func(string) []Turn {
+		return []Turn{{
+			Pace:   100 * time.Millisecond,
+			Blocks: []Block{{Text: strings.Repeat("slow words in the middle of a long answer ", 180)}},
+		}}
+	},
+
+	// A tool that runs for two minutes: time to interrupt it.
+	"slowbash": func(string) []Turn {
+		return []Turn{
+			{Blocks: []Block{{Text: "Sleeping."}, {Tool: "Bash", Input: map[string]any{
+				"command": "sleep 120", "description": "sleep"}}}},
+			say("Slept."),
+		}
+	},
+
+	// An error of the API that is not worth a retry.
+	"err": func(string) []Turn { return []Turn{{Status: 400}} },
+}
+
+// Scripts names the scripts there are.
+func Scripts() []string {
+	var names []string
+	for n := range scripts {
+		names = append(names, n)
+	}
+	return names
+}
+
+func say(text string) Turn { return Turn{Blocks: []Block{{Text: text}}} }
+
+func bash(command, description string) Turn {
+	return Turn{Blocks: []Block{{Tool: "Bash", Input: map[string]any{
+		"command": command, "description": description}}}}
+}
+
+func question(text, header string, multi bool, labels ...string) map[string]any {
+	var options []any
+	for _, l := range labels {
+		options = append(options, map[string]any{"label": l, "description": "the " + l + " one"})
+	}
+	return map[string]any{"question": text, "header": header, "multiSelect": multi, "options": options}
+}
+
+var scriptTag = regexp.MustCompile(`\[\[script:([a-z0-9]+)\]\]`)
+
+// echoTag marks text of a prompt that the answer shall repeat: how a test
+// brings a string of its own into a tool call and its result.
+var echoTag = regexp.MustCompile(`\[\[echo:([^\]]+)\]\]`)
+
+// choose finds the turn that answers a request: the script is named by the
+// latest user message with a tag, the turn is the number of answers since.
+func choose(req request, dir string) (turn Turn, key []string) {
+	if len(req.Tools) == 0 {
+		// Side requests (titles, classifiers) carry no tools.
+		return say(`{"title":"A mock title","isNewTopic":true}`), []string{"side"}
+	}
+	for i := len(req.Messages) - 1; i >= 0; i-- {
+		m := req.Messages[i]
+		if m.Role != "user" {
+			continue
+		}
+		text := m.Content.text()
+		tags := scriptTag.FindAllStringSubmatch(text, -1)
+		if tags == nil {
+			continue
+		}
+		name := tags[len(tags)-1][1]
+		n, prompts := 0, 0
+		for _, later := range req.Messages[i+1:] {
+			if later.Role == "assistant" {
+				n++
+			}
+		}
+		for _, earlier := range req.Messages[:i] {
+			if scriptTag.MatchString(earlier.Content.text()) {
+				prompts++
+			}
+		}
+		key = []string{name, text, string(rune('0' + n)), string(rune('0' + prompts))}
+		make, ok := scripts[name]
+		if !ok {
+			return say("There is no script " + name + "."), key
+		}
+		turns := make(dir)
+		if n >= len(turns) {
+			return say("The script " + name + " is at its end."), key
+		}
+		turn = turns[n]
+		if e := echoTag.FindStringSubmatch(text); e != nil {
+			turn = withEcho(turn, e[1])
+		}
+		return turn, key
+	}
+	return say("A mock answer without a script."), []string{"none"}
+}
+
+// withEcho puts s into every text and every shell command of a turn.
+func withEcho(t Turn, s string) Turn {
+	blocks := make([]Block, len(t.Blocks))
+	for i, b := range t.Blocks {
+		if b.Text != "" {
+			b.Text += " " + s
+		}
+		if c, ok := b.Input["command"].(string); ok {
+			b.Input["command"] = "echo '" + s + "'; " + c
+		}
+		blocks[i] = b
+	}
+	t.Blocks = blocks
+	return t
+}
