@@ -57,6 +57,11 @@ type Adapter struct {
 	// Vocabulary is the table behind Map, for people and for tests.
 	Vocabulary []Term
 
+	// Logs gives the runtime's own session logs that a moment names: each line
+	// that is written to them from this launch on becomes a Moment of channel
+	// Transcript. Nil for a runtime that keeps none.
+	Logs func(Moment) []LogFile
+
 	// Reply is what a held hook hears back for an answer; nil is "no
 	// decision", on which the runtime asks in its own way.
 	Reply func(Moment, Answer) []byte
@@ -65,6 +70,18 @@ type Adapter struct {
 	// beyond those the wrapper does for any process.
 	Accepts []string
 }
+
+// LogFile is a session log of the runtime's own, one JSON object a line.
+type LogFile struct {
+	Path    string
+	Session string // Moment.Session of its lines
+}
+
+// Names of the moments of channel Process. Start's payload is {command, args,
+// cwd, pid}, its Session the launch's own id; exits are the session's to tell.
+const (
+	ProcessStart = "start"
+)
 
 // Term is a row of a vocabulary as people read it.
 type Term struct {
