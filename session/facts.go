@@ -1,0 +1,107 @@
+package session
+
+import (
+	"slices"
+
+	"aep-wrap/event"
+)
+
+// draftFacts reads from a draft what readFacts reads from an event.
+func draftFacts(d *event.Draft) (f facts) {
+	f.pair = d.Pair
+	switch event.Category(d.Type) {
+	case "tool":
+		f.tool, f.call = str(d.Fields, "tool", "name"), str(d.Fields, "tool", "call_id")
+		if f.call == "" {
+			f.call = d.Pair
+		}
+		if d.Type == "tool.requested" {
+			f.args = argsDigest(d.Fields)
+		}
+	case "attention":
+		f.kind, f.via = str(d.Fields, "kind"), str(d.Fields, "via")
+		f.options = optionIDs(d.Fields)
+	}
+	return f
+}
+
+// member is a member of an object that is either Fields or a JSON tree.
+func member(v any, name string) any {
+	switch o := v.(type) {
+	case event.Fields:
+		for _, m := range o {
+			if m.Name == name {
+				return m.Value
+			}
+		}
+	case map[string]any:
+		return o[name]
+	}
+	return nil
+}
+
+func str(f event.Fields, path ...string) string {
+	var v any = f
+	for _, p := range path {
+		v = member(v, p)
+	}
+	s, _ := v.(string)
+	return s
+}
+
+func optionIDs(f event.Fields) (ids []string) {
+	add := func(o any) {
+		if id, ok := member(o, "id").(string); ok {
+			ids = append(ids, id)
+		}
+	}
+	switch list := member(f, "options").(type) {
+	case []event.Fields:
+		for _, o := range list {
+			add(o)
+		}
+	case []any:
+		for _, o := range list {
+			add(o)
+		}
+	}
+	return ids
+}
+
+// argsDigest is the digest of a tool's input, by which requests find it.
+func argsDigest(f event.Fields) string {
+	for _, m := range f {
+		switch {
+		case m.Name == "args_digest":
+			s, _ := m.Value.(string)
+			return s
+		case m.Name == "args" && m.Value != nil:
+			return event.Digest(m.Value)
+		}
+	}
+	return ""
+}
+
+// withDefault adds a structural member where there is none. The draft's own
+// Fields stay as they are.
+func withDefault(f event.Fields, name string, v any) event.Fields {
+	if slices.ContainsFunc(f, func(m event.Field) bool { return m.Name == name }) {
+		return f
+	}
+	return append(slices.Clip(f), event.Meta(name, v))
+}
+
+// withTool gives the member "tool" its name.
+func withTool(f event.Fields, name string) event.Fields {
+	f = slices.Clone(f)
+	i := slices.IndexFunc(f, func(m event.Field) bool { return m.Name == "tool" })
+	if i < 0 {
+		return append(f, event.Meta("tool", event.Fields{event.Meta("name", name)}))
+	}
+	named := event.Fields{event.Meta("name", name)}
+	if id, ok := member(f[i].Value, "call_id").(string); ok {
+		named = append(named, event.Meta("call_id", id))
+	}
+	f[i].Value = named
+	return f
+}
