@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"syscall"
+	"testing"
+	"time"
+
+	"aep-wrap/testdata/mockmodel"
+)
+
+// patience bounds every wait: what has not happened by then will not.
+const patience = 60 * time.Second
+
+// apiKey is a key that no service knows.
+const apiKey = "dummy-key-of-the-tests"
+
+// world is one machine of one user: a home, a working directory and a model.
+// Its paths stay the same when it is made anew, so that two runs differ in
+// nothing but what they are.
+type world struct {
+	t     *testing.T
+	root  string
+	model *mockmodel.Server
+	url   string
+	env   []string // added to the agent's environment
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, root: root}
+	w.model = mockmodel.New(w.dir())
+	srv := httptest.NewServer(w.model)
+	t.Cleanup(srv.Close)
+	w.url = srv.URL
+	w.reset()
+	return w
+}
+
+func (w *world) home() string   { return filepath.Join(w.root, "home") }
+func (w *world) config() string { return filepath.Join(w.home(), ".claude") }
+func (w *world) dir() string    { return filepath.Join(w.home(), "project") }
+func (w *world) logs() string   { return filepath.Join(w.root, "logs") }
+
+// reset makes the user's files as they are before the first run.
+func (w *world) reset() {
+	w.t.Helper()
+	for _, d := range []string{w.home(), w.logs()} {
+		if err := os.RemoveAll(d); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.write(".claude/settings.json", `{"permissions":{"allow":["Bash(ls:*)"]},"env":{"USER_SETTING":"kept"}}`+"\n")
+	w.write(".claude/CLAUDE.md", "Answer briefly.\n")
+	state := map[string]any{
+		"hasCompletedOnboarding": true,
+		"customApiKeyResponses":  map[string]any{"approved": []string{apiKey[len(apiKey)-20:]}, "rejected": []string{}},
+		"projects":               map[string]any{w.dir(): map[string]any{"hasTrustDialogAccepted": true}},
+	}
+	b, err := json.Marshal(state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(".claude/.claude.json", string(b))
+	w.write("project/README.md", "A project.\n")
+}
+
+func (w *world) write(name, content string) {
+	w.t.Helper()
+	path := filepath.Join(w.home(), name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// environ is the whole environment of a run; nothing is inherited but PATH.
+func (w *world) environ() []string {
+	return append([]string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + w.home(),
+		"CLAUDE_CONFIG_DIR=" + w.config(),
+		"TMPDIR=" + w.tmp(),
+		"TERM=xterm-256color",
+		"LANG=C.UTF-8",
+		"SHELL=/bin/bash",
+		"ANTHROPIC_BASE_URL=" + w.url,
+		"ANTHROPIC_API_KEY=" + apiKey,
+		"DISABLE_AUTOUPDATER=1",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		"AEP_LOG_DIR=" + w.logs(),
+		"AEP_LISTEN=off",
+	}, w.env...)
+}
+
+func (w *world) tmp() string {
+	d := filepath.Join(w.root, "tmp")
+	if err := os.MkdirAll(d, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+// result is what a run leaves to whoever started it.
+type result struct {
+	stdout, stderr string
+	code           int // the exit code, or 128+n as a shell tells a signal
+}
+
+// run runs a command in the world to its end, with nothing on stdin.
+func (w *world) run(argv ...string) result {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = w.dir()
+	cmd.Env = w.environ()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = 5 * time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		w.t.Fatalf("%v did not end in %v\nstdout: %s\nstderr: %s", argv, 2*patience, out.String(), errs.String())
+	}
+	return result{out.String(), errs.String(), exitCode(w.t, err)}
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("run: %v", err)
+	}
+	if s := exit.Sys().(syscall.WaitStatus); s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return exit.ExitCode()
+}
+
+// snapshot is the user's home: each file's path and content.
+func (w *world) snapshot() map[string]string {
+	w.t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(w.home(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(w.home(), path)
+		if err != nil {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			files[name] = d.Type().String()
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		files[name] = string(b)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return files
+}
+
+// volatile is what the agent makes up anew in every run, in its output and in
+// its files: ids, times and measures. Everything else must be the same, byte
+// for byte.
+var volatile = []struct {
+	re  *regexp.Regexp
+	put string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z`), "TIME"},
+	{regexp.MustCompile(`("(?:[a-zA-Z]*[dD]uration[a-zA-Z_]*|ttft_[a-z_]*|time_to_request_ms|timestamp|[a-zA-Z]*Timestamp|[a-zA-Z]*(?:At|Time)|[a-zA-Z]*FPS[a-zA-Z0-9]*)": ?)-?[0-9.]+`), "${1}0"},
+	{regexp.MustCompile(`("[a-z_]+_time": ?|duration_ms: )\d+`), "${1}0"},
+	{regexp.MustCompile(`("(?:machineID|userID)": ?)"[0-9a-f]{64}"`), `${1}"HASH"`},
+	{regexp.MustCompile(`"(agentId|agent_id)": ?"a[0-9a-f]{16}"`), `"${1}":"AGENT"`},
+	{regexp.MustCompile(`agent-a[0-9a-f]{16}`), "agent-AGENT"},
+	{regexp.MustCompile(`\ba[0-9a-f]{16}\b`), "AGENT"},
+	{regexp.MustCompile(`backup\.\d+`), "backup.0"},
+}
+
+func normal(s string) string {
+	for _, v := range volatile {
+		s = v.re.ReplaceAllString(s, v.put)
+	}
+	return s
+}
+
+// normalFiles is a snapshot without what the agent makes up; a file's name
+// may hold an id too.
+func normalFiles(files map[string]string) map[string]string {
+	out := map[string]string{}
+	for name, content := range files {
+		out[normal(name)] += normal(content)
+	}
+	return out
+}
+
+// logFiles are the session logs that a run left.
+func (w *world) logFiles() []string {
+	w.t.Helper()
+	files, err := filepath.Glob(filepath.Join(w.logs(), "*", "*.jsonl"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	sort.Strings(files)
+	return files
+}
