@@ -8,7 +8,7 @@ import (
 
 // draftFacts reads from a draft what readFacts reads from an event.
 func draftFacts(d *event.Draft) (f facts) {
-	f.pair = d.Pair
+	f.pair, f.bound = d.Pair, true
 	switch event.Category(d.Type) {
 	case "tool":
 		f.tool, f.call = str(d.Fields, "tool", "name"), str(d.Fields, "tool", "call_id")

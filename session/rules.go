@@ -103,6 +103,7 @@ func (s *Session) startRun(d *event.Draft, _ *facts) bool {
 	if !s.cfg.Overlap {
 		s.drain(d.Time)
 	}
+	s.greet(d.Time)
 	setCause(d, s.st.started)
 	return true
 }

@@ -246,11 +246,8 @@ func (s *Session) bindAgent(d event.Draft) {
 // place gives a draft its id and its position, and remembers it. At first
 // sight of a session it is told that it started.
 func (s *Session) place(d event.Draft, f facts) {
-	if s.st.started == "" && d.Type != "session.started" {
-		s.place(event.Draft{
-			Header: event.Header{Type: "session.started", Time: d.Time},
-			Key:    s.cfg.Session,
-		}, facts{})
+	if d.Type != "session.started" {
+		s.greet(d.Time)
 	}
 	if d.Type == "session.started" {
 		s.began = true
@@ -270,6 +267,13 @@ func (s *Session) place(d event.Draft, f facts) {
 	s.st.seen.add(d.ID)
 	s.st.note(&d.Header, f)
 	s.out = append(s.out, d)
+}
+
+// greet tells that the session started, where nothing has told it yet.
+func (s *Session) greet(at time.Time) {
+	if s.st.started == "" {
+		s.place(event.Draft{Header: event.Header{Type: "session.started", Time: at}, Key: s.cfg.Session}, facts{})
+	}
 }
 
 // next is the next position: of a new session (0, 0); after a restart the
@@ -398,19 +402,7 @@ func (s *Session) answeredLocally(at time.Time, r *request) {
 
 // foreign says that events of a type belong to other senders: commands, and
 // what a router says. They are never bound to a session that is ours.
-func foreign(typ string) bool {
-	switch typ {
-	case "control.accepted", "control.rejected":
-		return false
-	case "attention.routed":
-		return true
-	}
-	if v, ok := strings.CutPrefix(typ, "x."); ok {
-		_, rest, _ := strings.Cut(v, ".")
-		return strings.HasPrefix(rest, "control.")
-	}
-	return strings.HasPrefix(typ, "control.")
-}
+func foreign(typ string) bool { return event.ScopeOf(typ) == event.CommandScope }
 
 // vendorToken makes a name fit for x.{vendor}.
 func vendorToken(name string) string {

@@ -128,7 +128,8 @@ type facts struct {
 	kind             string // attention.requested
 	options          []string
 	via              string // attention.answered
-	about            *tool  // attention.requested: the tool it is about
+	about            *tool  // the tool that the event is about
+	bound            bool   // from a draft: about is all there is to know
 }
 
 func readFacts(typ string, data json.RawMessage) (f facts) {
@@ -214,7 +215,7 @@ var effects = map[string]func(*State, *event.Header, facts){
 	"attention.requested": func(st *State, h *event.Header, f facts) {
 		r := &request{id: h.ID, pair: f.pair, kind: f.kind, options: f.options, run: h.Run, step: h.Step, at: h.Time}
 		t := f.about
-		if t == nil { // read back: its cause is the tool
+		if !f.bound { // read back: its cause is the tool, if it is about one
 			st.tools.all(func(_ string, o *tool) bool {
 				if o.id == h.Cause {
 					t = o
