@@ -3,7 +3,7 @@ package event
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"net/url"
+	"encoding/binary"
 	"strings"
 	"time"
 
@@ -12,30 +12,49 @@ import (
 
 // NewID makes a fresh ULID for a fact that its vendor gives no name to.
 func NewID(t time.Time) string {
-	return ulid.MustNew(ulid.Timestamp(t), rand.Reader).String()
+	ms := min(max(t.UnixMilli(), 0), int64(ulid.MaxTime()))
+	return ulid.MustNew(uint64(ms), rand.Reader).String()
 }
 
 // DeriveID gives the same id, of a ULID's shape, for the same parts: the way
-// in which two channels, or two readings, name one fact alike.
+// in which two channels, or two readings, name one fact alike. Where one part
+// ends and the next begins counts.
 func DeriveID(parts ...string) string {
 	h := sha256.New()
+	var n [8]byte
 	for _, p := range parts {
-		var n [8]byte
-		for i := range n {
-			n[i] = byte(len(p) >> (8 * i))
-		}
+		binary.LittleEndian.PutUint64(n[:], uint64(len(p)))
 		h.Write(n[:])
 		h.Write([]byte(p))
 	}
 	var u ulid.ULID
-	copy(u[:], h.Sum(nil))
+	copy(u[:], h.Sum(n[:0]))
 	return u.String()
 }
 
 // Source is the recommended source URI (AEP-0001 §5): constant for a session,
-// over restarts too.
+// over restarts too. What a URI's host or segment cannot hold is
+// percent-encoded.
 func Source(host, agent, session string) string {
-	return "aep://" + url.PathEscape(host) + "/agent/" + url.PathEscape(agent) + "/session/" + url.PathEscape(session)
+	dst := append(make([]byte, 0, 64), "aep://"...)
+	dst = appendSegment(dst, host)
+	dst = appendSegment(append(dst, "/agent/"...), agent)
+	dst = appendSegment(append(dst, "/session/"...), session)
+	return string(dst)
+}
+
+// appendSegment appends s with all but RFC 3986's unreserved characters
+// percent-encoded.
+func appendSegment(dst []byte, s string) []byte {
+	const digits = "0123456789ABCDEF"
+	for i := range len(s) {
+		if c := s[i]; letter(c) || c-'0' <= 9 || c == '-' || c == '.' || c == '_' || c == '~' {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return dst
 }
 
 // Category is the first token of a type: "tool" of "tool.requested", "x" of a

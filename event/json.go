@@ -51,6 +51,8 @@ func ParseJSON(raw []byte) (any, error) {
 	s := scanner{b: raw, members: stack[:0]}
 	if len(raw) <= sharedLimit {
 		s.text = string(raw)
+	} else {
+		s.names = new([32]string)
 	}
 	v, ok := s.value(0)
 	if ok {
@@ -104,9 +106,9 @@ type scanner struct {
 	text string // b as a string, or "" when strings are copied one by one
 	err  *SyntaxError
 
-	members []member   // a stack: the members of the objects and arrays that are open
-	spans   [][]byte   // the names of the objects that skip is inside of
-	names   [32]string // recently seen member names of a big text, to share them
+	members []member    // a stack: the members of the objects and arrays that are open
+	spans   [][]byte    // the names of the objects that skip is inside of
+	names   *[32]string // recently seen member names of a big text, to share them
 }
 
 type member struct {
@@ -397,7 +399,7 @@ func (s *scanner) string(raw []byte, escaped bool) string {
 // name is string for a member's name: in a big text the same few names come
 // again and again.
 func (s *scanner) name(raw []byte, escaped bool) string {
-	if escaped || s.text != "" || len(raw) == 0 || len(raw) > 32 {
+	if escaped || s.names == nil || len(raw) == 0 || len(raw) > 32 {
 		return s.string(raw, escaped)
 	}
 	slot := &s.names[(int(raw[0])+7*int(raw[len(raw)-1])+len(raw))%len(s.names)]
