@@ -35,8 +35,8 @@ var headless = []struct {
 	{"fail", []string{"--allowedTools", "Bash"}, []string{
 		"session.started", "run.started", "tool.requested", "tool.failed", "tool.requested", "tool.failed", "run.finished", "session.ended"}},
 	{"sub", nil, []string{
-		"session.started", "run.started", "tool.requested", "delegation.started", "tool.requested", "tool.completed",
-		"delegation.finished", "tool.completed", "run.finished", "session.ended"}},
+		"session.started", "run.started", "tool.requested", "delegation.subagent.started", "tool.requested", "tool.completed",
+		"delegation.subagent.stopped", "tool.completed", "run.finished", "session.ended"}},
 	{"err", nil, []string{
 		"session.started", "run.started", "run.failed", "session.ended"}},
 }
@@ -127,11 +127,11 @@ func TestBareRunsAreEqualOnlyToThemselves(t *testing.T) {
 func lines(s string) []string { return strings.SplitAfter(normal(s), "\n") }
 
 // names are a snapshot's paths. Backups of the agent's own state come and go
-// with its timing.
+// with its timing; what lies below .aep is ours.
 func names(files map[string]string) map[string]bool {
 	out := map[string]bool{}
 	for name := range normalFiles(files) {
-		if !strings.Contains(name, "/backups/") {
+		if !strings.Contains(name, "/backups/") && !strings.HasPrefix(name, ".aep/") {
 			out[name] = true
 		}
 	}
