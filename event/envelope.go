@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -57,31 +58,19 @@ func (h *Header) SetExt(name string, value any) error {
 // and compared: string, bool, int64, or json.Number for an integer beyond
 // int64, in its shortest spelling.
 func scalar(v any) (any, bool) {
-	switch v := v.(type) {
+	switch x := v.(type) {
 	case string:
-		return v, utf8.ValidString(v)
+		return v, utf8.ValidString(x)
 	case bool, int64:
 		return v, true
-	case int:
-		return int64(v), true
-	case int32:
-		return int64(v), true
-	case int16:
-		return int64(v), true
-	case int8:
-		return int64(v), true
-	case uint8:
-		return int64(v), true
-	case uint16:
-		return int64(v), true
-	case uint32:
-		return int64(v), true
-	case uint64:
-		return scalar(json.Number(strconv.FormatUint(v, 10)))
-	case uint:
-		return scalar(json.Number(strconv.FormatUint(uint64(v), 10)))
 	case json.Number:
-		return integer(string(v))
+		return integer(string(x))
+	}
+	switch x := reflect.ValueOf(v); {
+	case x.CanInt():
+		return x.Int(), true
+	case x.CanUint():
+		return integer(strconv.FormatUint(x.Uint(), 10))
 	}
 	return nil, false
 }
