@@ -101,6 +101,8 @@ var rules = []rule{
 		"a collector takes anybody's events: it must work with no adapter and no agent in its process"},
 	{"agent/hookclient", nil,
 		"the body of the hook helper, which runs before every tool call: a little of the standard library and nothing else"},
+	{"collector/client", []string{"event"},
+		"the consumer's side of any AEP endpoint, not of ours alone"},
 	{"cmd/aep-hook", []string{"agent/hookclient"},
 		"it runs before every tool call: a tiny binary of the standard library"},
 	{"cmd/aep-wrap", []string{"*", "*/*"},
