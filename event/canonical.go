@@ -210,12 +210,19 @@ func appendString(dst []byte, s string) []byte {
 // appendText appends s as it stands between quotes, with as few escapes as
 // JSON allows; ok is false when bytes that are not UTF-8 became U+FFFD.
 func appendText(dst []byte, s string) (_ []byte, ok bool) {
+	clean := 0
+	for clean < len(s) && plain[s[clean]] {
+		clean++
+	}
+	if clean == len(s) {
+		return append(dst, s...), true
+	}
 	const digits = "0123456789abcdef"
 	if ok = utf8.ValidString(s); !ok {
 		s = strings.ToValidUTF8(s, "\ufffd")
 	}
 	start := 0
-	for i := 0; i < len(s); i++ {
+	for i := clean; i < len(s); i++ {
 		c := s[i]
 		if plain[c] || c >= utf8.RuneSelf {
 			continue

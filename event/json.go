@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -47,8 +48,8 @@ func (e *SyntaxError) Error() string {
 //
 // The tree does not alias raw. Time and memory are linear in raw.
 func ParseJSON(raw []byte) (any, error) {
-	var stack [24]member // most payloads need no more, and so no allocation
-	s := scanner{b: raw, members: stack[:0]}
+	s := newScanner(raw)
+	defer s.free()
 	if len(raw) <= sharedLimit {
 		s.text = string(raw)
 	} else {
@@ -115,6 +116,30 @@ type member struct {
 	name  string
 	value any
 	at    int
+}
+
+// scanners keeps the stacks of scanners for those to come.
+var scanners = sync.Pool{New: func() any {
+	return &scanner{members: make([]member, 0, 64), spans: make([][]byte, 0, 64)}
+}}
+
+func newScanner(raw []byte) *scanner {
+	s := scanners.Get().(*scanner)
+	s.b = raw
+	return s
+}
+
+// free gives the stacks back, without what they held: it may be secret, and
+// big.
+func (s *scanner) free() {
+	members, spans := s.members[:cap(s.members)], s.spans[:cap(s.spans)]
+	if len(members) > 256 || len(spans) > 256 {
+		return
+	}
+	clear(members)
+	clear(spans)
+	*s = scanner{members: members[:0], spans: spans[:0]}
+	scanners.Put(s)
 }
 
 func (s *scanner) fail(f Fault, at int, detail string) bool {

@@ -27,9 +27,8 @@ func Parse(line []byte) (Event, error) {
 // that holds it, nil when there is none. Nothing else aliases line. A relay
 // forwards line itself, byte for byte (AEP-0001 §4.2).
 func ParseHeader(line []byte) (h Header, data []byte, err error) {
-	p := parser{scanner: scanner{b: line}}
-	var names [16][]byte
-	p.spans = names[:0]
+	p := parser{scanner: newScanner(line)}
+	defer p.free()
 	if v := p.envelope(&h); v != nil {
 		return Header{}, nil, v
 	}
@@ -52,7 +51,7 @@ const (
 )
 
 type parser struct {
-	scanner
+	*scanner
 	text  [attrCount][]byte // what stands between the quotes, escapes resolved
 	seen  uint32            // bits of coreNames' indices
 	time  time.Time
@@ -180,8 +179,9 @@ func (p *parser) attribute(h *Header, name []byte) bool {
 		p.once(14)
 		raw, ok := p.stringValue(14)
 		if raw != nil {
-			var err error
-			if h.Severity, err = ParseSeverity(string(raw)); err != nil {
+			if i := indexOf(severityNames[:], raw); i >= 0 {
+				h.Severity = Severity(i - 1)
+			} else {
 				p.note(violation(RuleValue, "AEP-0001 §8.1", "severity %s: want %s", quote(string(raw)), strings.Join(severityNames[:], ", ")))
 			}
 		}
@@ -190,8 +190,9 @@ func (p *parser) attribute(h *Header, name []byte) bool {
 		p.once(15)
 		raw, ok := p.stringValue(15)
 		if raw != nil {
-			var err error
-			if h.Capture, err = ParseLevel(string(raw)); err != nil {
+			if i := indexOf(levelNames[:], raw); i >= 0 {
+				h.Capture = Level(i - 1)
+			} else {
 				p.note(violation(RuleValue, "AEP-0001 §8.2", "capture %s: want %s", quote(string(raw)), strings.Join(levelNames[:], ", ")))
 			}
 		}
@@ -209,6 +210,10 @@ func (p *parser) attribute(h *Header, name []byte) bool {
 		return true
 	}
 	return p.extension(h, name)
+}
+
+func indexOf(names []string, raw []byte) int {
+	return slices.IndexFunc(names, func(n string) bool { return n == string(raw) })
 }
 
 // stringValue reads a value that must be a string that is not empty: raw is
