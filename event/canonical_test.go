@@ -151,6 +151,23 @@ func TestDigestInPieces(t *testing.T) {
 	}
 }
 
+// Digests that other implementations of the protocol gave.
+func TestDigestPinned(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"command":"ls -la"}`: "1df8bccaec747dc615b50678f35bf5b5",
+		`{"kind":"ExecuteBashAction","command":"ls -la","is_input":false}`:             "851ef98f60afdca5f6e7387f924ba813",
+		`"{\"command\":\"ls -la\",\"is_input\":false,\"kind\":\"ExecuteBashAction\"}"`: "70e036c50202ba673adbe1c505e33e3f",
+	} {
+		v, err := ParseJSON([]byte(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Digest(v); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestDigestAllocs(t *testing.T) {
 	v, err := ParseJSON([]byte(payload))
 	if err != nil {
