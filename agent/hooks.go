@@ -1,0 +1,429 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"aep-wrap/adapters"
+	"aep-wrap/agent/hookclient"
+	"aep-wrap/event"
+)
+
+// Bounds on what a runtime may hand in. What is above them is told as refused,
+// never as an error to the agent.
+const (
+	maxPayload  = 32 << 20  // bytes of one payload, after inflation
+	maxInFlight = 256 << 20 // bytes of payloads being read and parsed at once
+	maxConns    = 512       // helpers served at once
+	stall       = 3 * time.Second
+	readTotal   = 60 * time.Second
+)
+
+// Observer takes what the channels bring in. Size is the payload's, in bytes.
+type Observer interface {
+	Observe(m adapters.Moment, size int)
+	Refuse(x Refusal)
+}
+
+// HookConfig says what a HookServer serves.
+type HookConfig struct {
+	Adapter  string // the one adapter whose hooks are taken
+	Dir      string // a directory of our own (0700) for the socket
+	Observer Observer
+	Log      *slog.Logger
+
+	// Hold, where it is set, may keep a moment and answer it: the bytes are
+	// what the runtime hears, empty is no decision. It is called after the
+	// moment was observed and ends when ctx does, which is when the runtime
+	// has gone away. Held says beforehand whether it will take its time.
+	Held func(m adapters.Moment) bool
+	Hold func(ctx context.Context, m adapters.Moment) []byte
+}
+
+// HookServer is where a launched runtime reports to: HTTP on loopback under a
+// secret path made for this launch, and a unix socket of mode 0600 for the
+// helper. It answers every request at once, with no decision unless Hold has
+// one, and it never answers with an error that a runtime could take for one.
+type HookServer struct {
+	cfg      HookConfig
+	secret   string
+	http     *http.Server
+	httpAddr string
+	socket   string
+	unix     net.Listener
+	inFlight atomic.Int64
+	conns    sync.WaitGroup
+	slots    chan struct{}
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+// ServeHooks starts the server. Where one of its two halves cannot listen the
+// other works and the error says what is missing; the server is never nil.
+func ServeHooks(c HookConfig) (*HookServer, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &HookServer{cfg: c, secret: newSecret(), slots: make(chan struct{}, maxConns)}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h, errors.Join(h.listenHTTP(), h.listenUnix())
+}
+
+func newSecret() string {
+	var b [24]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Endpoint fills in where the runtime reports to; a half that does not listen
+// leaves its fields empty.
+func (h *HookServer) Endpoint(e *adapters.Endpoint) {
+	if h.httpAddr != "" {
+		e.HookURL = "http://" + h.httpAddr + "/hook/" + h.secret
+		e.OTLPURL = "http://" + h.httpAddr + "/otlp/" + h.secret
+	}
+	e.Socket = h.socket
+}
+
+// Close takes nothing new, ends what is held with no decision, and waits for
+// what was already read, up to ctx.
+func (h *HookServer) Close(ctx context.Context) {
+	h.cancel()
+	if h.unix != nil {
+		h.unix.Close()
+	}
+	if h.http != nil {
+		if err := h.http.Shutdown(ctx); err != nil {
+			h.http.Close()
+		}
+	}
+	done := make(chan struct{})
+	go func() { h.conns.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// ---- HTTP
+
+func (h *HookServer) listenHTTP() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("no port on loopback for http hooks: %w", err)
+	}
+	h.httpAddr = l.Addr().String()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /hook/{secret}/{adapter}", h.hook)
+	mux.HandleFunc("POST /hook/{secret}/{adapter}/{event}", h.hook)
+	mux.HandleFunc("POST /otlp/{secret}/v1/{signal}", h.otlp)
+	h.http = &http.Server{
+		Handler:           h.guard(mux),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(h.cfg.Log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return h.ctx },
+	}
+	go h.http.Serve(l)
+	return nil
+}
+
+// guard keeps out whoever is not a runtime that was told the secret: web pages
+// (their requests carry an Origin, or a Host that was rebound to us) and other
+// local programs. All see a server where nothing is.
+func (h *HookServer) guard(next http.Handler) http.Handler {
+	_, port, _ := net.SplitHostPort(h.httpAddr)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		secret, _, _ := strings.Cut(rest, "/")
+		known := subtle.ConstantTimeCompare([]byte(secret), []byte(h.secret)) == 1
+		local := r.Host == h.httpAddr || r.Host == "localhost:"+port
+		if !known || !local || r.Header.Get("Origin") != "" {
+			http.NotFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *HookServer) hook(w http.ResponseWriter, r *http.Request) {
+	raw, reason := h.body(w, r)
+	if reason == "" {
+		defer h.inFlight.Add(-int64(len(raw)))
+	}
+	m, ok := h.take(r.PathValue("adapter"), r.PathValue("event"), raw, reason)
+	if !ok || !h.holds(m) {
+		return // 200 and an empty body: no decision
+	}
+	if answer := h.cfg.Hold(r.Context(), m); len(answer) > 0 {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(answer)
+	}
+}
+
+// body reads a request's body within the bounds. The bytes count as in flight
+// until their reader gives them back; a reason says why there are none.
+func (h *HookServer) body(w http.ResponseWriter, r *http.Request) (raw []byte, reason string) {
+	ctl := http.NewResponseController(w)
+	var in io.Reader = &pacedReader{r: r.Body, deadline: func(t time.Time) { ctl.SetReadDeadline(t) }}
+	defer ctl.SetReadDeadline(time.Time{})
+	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, "not_gzip"
+		}
+		in = z
+	default:
+		return nil, "unknown_encoding"
+	}
+	return h.read(in, nil)
+}
+
+// pacedReader gives each read a deadline of its own, and all of them one.
+type pacedReader struct {
+	r        io.Reader
+	deadline func(time.Time)
+	end      time.Time
+}
+
+func (p *pacedReader) Read(b []byte) (int, error) {
+	now := time.Now()
+	if p.end.IsZero() {
+		p.end = now.Add(readTotal)
+	}
+	t := now.Add(stall)
+	if t.After(p.end) {
+		t = p.end
+	}
+	p.deadline(t)
+	return p.r.Read(b)
+}
+
+// read reads to the end of in, or to where done says that a whole value is
+// there. What is over a bound is read on and thrown away, so that the writer
+// is not met by a closed pipe.
+func (h *HookServer) read(in io.Reader, done func([]byte) bool) (raw []byte, reason string) {
+	var buf bytes.Buffer
+	chunk := make([]byte, 32<<10)
+	over := ""
+	for {
+		n, err := in.Read(chunk)
+		if n > 0 && over == "" {
+			switch {
+			case buf.Len()+n > maxPayload:
+				over = "too_large"
+			case h.inFlight.Add(int64(n)) > maxInFlight:
+				h.inFlight.Add(-int64(n))
+				over = "busy"
+			default:
+				buf.Write(chunk[:n])
+			}
+		}
+		if over != "" && buf.Len() > 0 {
+			h.inFlight.Add(-int64(buf.Len()))
+			buf = bytes.Buffer{}
+		}
+		whole := n > 0 && done != nil && done(chunk[:n])
+		switch {
+		case err == nil && !whole:
+			continue
+		case over != "":
+			return nil, over
+		case whole, errors.Is(err, io.EOF):
+			return buf.Bytes(), ""
+		}
+		h.inFlight.Add(-int64(buf.Len()))
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, "timeout"
+		}
+		return nil, "truncated"
+	}
+}
+
+// take makes a payload a moment and hands it on.
+func (h *HookServer) take(adapter, name string, raw []byte, reason string) (m adapters.Moment, ok bool) {
+	if adapter != h.cfg.Adapter {
+		reason = "unknown_adapter"
+	}
+	var payload map[string]any
+	if reason == "" && len(bytes.TrimSpace(raw)) > 0 {
+		var err error
+		if payload, err = event.ParseObject(raw); err != nil {
+			reason = refusalReason(err)
+		}
+	}
+	if reason != "" {
+		h.cfg.Observer.Refuse(Refusal{Channel: adapters.Hook, Name: name, Reason: reason, Bytes: len(raw)})
+		return m, false
+	}
+	if name == "" {
+		name, _ = payload["hook_event_name"].(string)
+	}
+	m = adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Time: time.Now()}
+	h.cfg.Observer.Observe(m, len(raw))
+	return m, true
+}
+
+func (h *HookServer) holds(m adapters.Moment) bool {
+	return h.cfg.Hold != nil && h.cfg.Held != nil && h.cfg.Held(m)
+}
+
+// ---- the unix socket
+
+func (h *HookServer) listenUnix() error {
+	path := filepath.Join(h.cfg.Dir, "hook.sock")
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o600) // the directory is 0700 already
+	}
+	if err != nil {
+		return fmt.Errorf("no socket for command hooks: %w", err)
+	}
+	h.unix, h.socket = l, path
+	h.conns.Add(1)
+	go func() {
+		defer h.conns.Done()
+		for {
+			c, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil { // out of descriptors, most likely
+				select {
+				case <-h.ctx.Done():
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+				continue
+			}
+			select {
+			case h.slots <- struct{}{}:
+				h.conns.Add(1)
+				go func() {
+					defer h.conns.Done()
+					defer func() { <-h.slots }()
+					defer c.Close()
+					h.helper(c.(*net.UnixConn))
+				}()
+			default:
+				c.Close() // which is no decision
+			}
+		}
+	}()
+	return nil
+}
+
+// helper serves one run of the hook helper.
+func (h *HookServer) helper(c *net.UnixConn) {
+	if uid, err := peerUID(c); err != nil || uid != os.Getuid() {
+		h.cfg.Log.Warn("a helper of another user was turned away", "uid", uid, "err", err)
+		return
+	}
+	paced := &pacedReader{r: c, deadline: func(t time.Time) { c.SetReadDeadline(t) }}
+	in := bufio.NewReaderSize(paced, 4<<10)
+	greeting, err := in.ReadSlice('\n')
+	words := strings.Fields(string(greeting))
+	if err != nil || len(words) < 2 || len(words) > 3 || words[0] != hookclient.Greeting {
+		return
+	}
+	name := ""
+	if len(words) == 3 {
+		name = words[2]
+	}
+	var end objectEnd
+	raw, reason := h.read(in, end.found)
+	if reason == "" {
+		defer h.inFlight.Add(-int64(len(raw)))
+	}
+	var answer []byte
+	if m, ok := h.take(words[1], name, raw, reason); ok && h.holds(m) {
+		ctx, stop := whileThere(h.ctx, c)
+		answer = h.cfg.Hold(ctx, m)
+		stop()
+	}
+	c.SetWriteDeadline(time.Now().Add(stall))
+	c.Write(append(strconv.AppendInt([]byte{hookclient.Answering}, int64(len(answer)), 10), '\n'))
+	c.Write(answer)
+}
+
+// whileThere is a context that ends when the helper has gone away. The helper
+// closes its writing half after the payload, so an end of input says nothing:
+// it is told again and again that its moment is held, and a write that fails
+// does say it. After stop nothing more is written.
+func whileThere(ctx context.Context, c *net.UnixConn) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			c.SetWriteDeadline(time.Now().Add(stall))
+			if _, err := c.Write([]byte{hookclient.Waiting}); err != nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
+}
+
+// objectEnd finds the end of the first JSON object or array in a byte stream:
+// a helper's stdin may stay open after the payload.
+type objectEnd struct {
+	depth       int
+	str, esc    bool
+	closed, bad bool
+}
+
+func (o *objectEnd) found(b []byte) bool {
+	for _, c := range b {
+		switch {
+		case o.closed || o.bad:
+			return o.closed
+		case o.esc:
+			o.esc = false
+		case o.str:
+			o.esc = c == '\\'
+			o.str = c != '"'
+		case c == '"':
+			o.str = true
+			o.bad = o.depth == 0
+		case c == '{' || c == '[':
+			o.depth++
+		case c == '}' || c == ']':
+			o.depth--
+			o.closed = o.depth == 0
+			o.bad = o.depth < 0
+		case o.depth == 0 && c > ' ':
+			o.bad = true // not an object: read to the end, the parser will say
+		}
+	}
+	return o.closed
+}
