@@ -1,12 +1,5 @@
 package e2e
 
-import (
-	"strconv"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-func slaveNumber(fd uintptr) (string, error) {
-	n, err := unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
-	return strconv.Itoa(n), err
-}
+const getTermios = unix.TCGETS

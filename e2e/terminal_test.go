@@ -1,26 +1,25 @@
 package e2e
 
 import (
-	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 )
 
 // terminal is a person at a terminal: a PTY, what it shows, and keys.
 type terminal struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	pty *os.File
+	t      *testing.T
+	pty    *os.File // the window's side
+	slave  *os.File // the program's side
+	before unix.Termios
 
 	mu      sync.Mutex
 	screen  *screen
@@ -36,14 +35,23 @@ type terminal struct {
 func (w *world) open(argv ...string) *terminal {
 	w.t.Helper()
 	const rows, cols = 40, 100
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = w.dir(), w.environ()
-	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: rows, Cols: cols})
+	master, slave, err := pty.Open()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	term := &terminal{t: w.t, cmd: cmd, pty: f, screen: newScreen(rows, cols),
+	if err := pty.Setsize(master, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
+		w.t.Fatal(err)
+	}
+	term := &terminal{t: w.t, pty: master, slave: slave, screen: newScreen(rows, cols),
 		changed: make(chan struct{}), ended: make(chan struct{})}
+	term.before = term.mode()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = w.dir(), w.environ()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
 	go term.read()
 	go func() {
 		term.err = cmd.Wait()
@@ -53,20 +61,45 @@ func (w *world) open(argv ...string) *terminal {
 		select {
 		case <-term.ended:
 		default:
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP)
-			_ = f.Close()
+			term.hangUp()
 			select {
 			case <-term.ended:
 			case <-time.After(5 * time.Second):
 				_ = cmd.Process.Kill()
 			}
 		}
-		_ = f.Close()
+		_ = master.Close()
 		if w.t.Failed() {
 			w.t.Logf("the screen at the end:\n%s", term.text())
 		}
 	})
 	return term
+}
+
+// hangUp closes the window.
+func (p *terminal) hangUp() {
+	_ = p.slave.Close()
+	_ = p.pty.Close()
+}
+
+// mode is the terminal's line discipline: a program that ends must leave it as
+// it found it. The test holds the terminal open, or the kernel would put it
+// right by itself.
+func (p *terminal) mode() unix.Termios {
+	p.t.Helper()
+	m, err := unix.IoctlGetTermios(int(p.slave.Fd()), getTermios)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return *m
+}
+
+// restored fails the test when the command left the terminal's mode changed.
+func (p *terminal) restored() {
+	p.t.Helper()
+	if after := p.mode(); after != p.before {
+		p.t.Errorf("the terminal is left as %+v, it was %+v", after, p.before)
+	}
 }
 
 func (p *terminal) read() {
@@ -108,7 +141,7 @@ func (p *terminal) seeNoMore(pattern string) {
 
 func (p *terminal) until(what string, ok func() bool) {
 	p.t.Helper()
-	deadline := time.After(patience)
+	deadline, ended, why := time.After(patience), p.ended, ""
 	for {
 		p.mu.Lock()
 		done, closed, changed := ok(), p.closed, p.changed
@@ -121,8 +154,10 @@ func (p *terminal) until(what string, ok func() bool) {
 		}
 		select {
 		case <-changed:
+		case <-ended: // what it wrote last may still be on its way
+			ended, deadline, why = nil, time.After(2*time.Second), "the command has ended; "
 		case <-deadline:
-			p.t.Fatalf("waited %v for %s", patience, what)
+			p.t.Fatalf("%swaited up to %v for %s", why, patience, what)
 		}
 	}
 }
@@ -156,40 +191,7 @@ func (p *terminal) wait() int {
 }
 
 const (
-	keyEsc    = "\x1b"
-	keyCtrlC  = "\x03"
-	keyCtrlZ  = "\x1a"
-	keyReturn = "\r"
+	keyEsc   = "\x1b"
+	keyRight = "\x1b[C"
+	keyCtrlZ = "\x1a"
 )
-
-// lineDiscipline is the terminal's mode: a program that ends must leave it as
-// it found it.
-func (p *terminal) lineDiscipline() string {
-	p.t.Helper()
-	out, err := exec.Command("stty", "-g", "-F", ptsName(p.t, p.pty)).Output()
-	if err != nil {
-		p.t.Fatalf("stty: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func ptsName(t *testing.T, f *os.File) string {
-	t.Helper()
-	// The slave's name, by the master's number.
-	n, err := ptsNumber(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join("/dev/pts", n)
-}
-
-func ptsNumber(f *os.File) (string, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return "", err
-	}
-	var n string
-	var ioctlErr error
-	err = raw.Control(func(fd uintptr) { n, ioctlErr = slaveNumber(fd) })
-	return n, errors.Join(err, ioctlErr)
-}

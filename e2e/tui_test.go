@@ -37,7 +37,6 @@ func TestTUI(t *testing.T) {
 			argv := launch(t, way)
 			w := newWorld(t)
 			p := w.open(argv...)
-			mode := p.lineDiscipline()
 			p.see(prompted)
 
 			p.enter("one [[script:hello]]")
@@ -62,7 +61,7 @@ func TestTUI(t *testing.T) {
 			p.see("Which sizes")
 			p.keys("1")
 			p.see(`\[[^ ]\] Small`)
-			p.keys("\x1b[C") // on to the review of the answers
+			p.keys(keyRight) // on to the review of the answers
 			p.see("Submit answers")
 			p.keys("1")
 			p.see("Thanks for the answer")
@@ -78,9 +77,7 @@ func TestTUI(t *testing.T) {
 			if code := p.wait(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			if after := p.lineDiscipline(); after != mode {
-				t.Errorf("the terminal is left as %s, it was %s", after, mode)
-			}
+			p.restored()
 			if way == "wrapped" {
 				checkVisit(t, w.events())
 			}
@@ -194,6 +191,7 @@ func TestTUISuspend(t *testing.T) {
 			if code := p.wait(); code != 0 {
 				t.Errorf("the shell ended with %d", code)
 			}
+			p.restored()
 			if way == "wrapped" {
 				want := []string{"session.started", "run.started", "run.finished", "run.started", "run.finished", "session.ended"}
 				if d := cmp.Diff(want, types(w.events())); d != "" {
@@ -212,9 +210,7 @@ func TestTUIHangup(t *testing.T) {
 	p.see(prompted)
 	p.enter("one [[script:slowbash]]")
 	p.see("Do you want to proceed")
-	if err := p.pty.Close(); err != nil {
-		t.Fatal(err)
-	}
+	p.hangUp()
 	p.wait()
 	events := w.events()
 	only(t, events, "session.ended")
