@@ -171,7 +171,7 @@ func (h *HookServer) hook(w http.ResponseWriter, r *http.Request) {
 		defer h.inFlight.Add(-int64(len(raw)))
 	}
 	m, ok := h.take(r.PathValue("adapter"), r.PathValue("event"), raw, reason)
-	if !ok || !h.holds(m) {
+	if !ok || !m.Held {
 		return // 200 and an empty body: no decision
 	}
 	if answer := h.cfg.Hold(r.Context(), m); len(answer) > 0 {
@@ -280,13 +280,10 @@ func (h *HookServer) take(adapter, name string, raw []byte, reason string) (m ad
 	if name == "" {
 		name, _ = payload["hook_event_name"].(string)
 	}
-	m = adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Time: time.Now()}
+	m = adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: time.Now()}
+	m.Held = h.cfg.Hold != nil && h.cfg.Held != nil && h.cfg.Held(m)
 	h.cfg.Observer.Observe(m, len(raw))
 	return m, true
-}
-
-func (h *HookServer) holds(m adapters.Moment) bool {
-	return h.cfg.Hold != nil && h.cfg.Held != nil && h.cfg.Held(m)
 }
 
 // ---- the unix socket
@@ -357,7 +354,7 @@ func (h *HookServer) helper(c *net.UnixConn) {
 		defer h.inFlight.Add(-int64(len(raw)))
 	}
 	var answer []byte
-	if m, ok := h.take(words[1], name, raw, reason); ok && h.holds(m) {
+	if m, ok := h.take(words[1], name, raw, reason); ok && m.Held {
 		ctx, stop := whileThere(h.ctx, c)
 		answer = h.cfg.Hold(ctx, m)
 		stop()

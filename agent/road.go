@@ -31,9 +31,13 @@ const (
 	hookPatience = 250 * time.Millisecond
 )
 
-// A Sink takes sealed events on to somewhere else. Offer never blocks.
+// A Sink takes sealed events on to somewhere else. Attach and Done are called
+// as a session's log is opened and before it is closed; Offer never blocks;
+// Flush waits until all that was offered has arrived.
 type Sink interface {
+	Attach(agent, session string, log *jsonl.Log) error
 	Offer(queue.Item)
+	Done(agent, session string)
 	Flush(context.Context) error
 }
 
@@ -505,6 +509,9 @@ func (l *lane) run() {
 			l.work(e)
 			if e.last {
 				l.flush()
+				for _, s := range l.road.cfg.Sinks {
+					s.Done(l.road.cfg.Agent, l.name)
+				}
 				if l.log != nil {
 					if err := l.log.Close(); err != nil {
 						l.logFailed(err)
@@ -549,6 +556,11 @@ func (l *lane) open() {
 			l.log = log
 			if log.Warning != "" {
 				l.road.say("%s", log.Warning)
+			}
+			for _, s := range c.Sinks {
+				if err := s.Attach(c.Agent, l.name, log); err != nil {
+					c.Log.Warn("a sink cannot go on from the session's log", "session", l.name, "err", err)
+				}
 			}
 			state = session.NewState()
 			err := log.Replay(func(line []byte) error {

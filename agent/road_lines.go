@@ -20,7 +20,7 @@ func (r *Road) ObserveLine(c adapters.Channel, session string, line []byte) {
 		return
 	}
 	name, _ := payload["type"].(string)
-	r.Observe(adapters.Moment{Channel: c, Name: name, Payload: payload, Time: r.cfg.Now(), Session: session}, len(line))
+	r.Observe(adapters.Moment{Channel: c, Name: name, Payload: payload, Raw: line, Time: r.cfg.Now(), Session: session}, len(line))
 }
 
 // Lines is a writer that cuts what is written into lines for a road. It is one
