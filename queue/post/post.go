@@ -295,7 +295,7 @@ func (e *Emitter) send(ctx context.Context, items []queue.Item) error {
 			return nil
 		case a.what == tooLarge:
 			e.mu.Lock()
-			e.limit = max(int64(n)/2, 1)
+			e.limit = max(int64(len(encode(items)))/2, 1)
 			e.mu.Unlock()
 			fallthrough
 		default:
