@@ -32,8 +32,14 @@ type Moment struct {
 	Channel Channel
 	Name    string         // the native name: "PreToolUse", "assistant"
 	Payload map[string]any // as event.ParseJSON gives it; nil when not an object
+	Raw     []byte         // the payload as it came, where at hand: a tree has lost the order of members
 	Time    time.Time      // when it was seen
 	Session string         // the session, where the channel knows it and the payload does not
+
+	// Held says that the runtime waits for what we answer to this moment, and
+	// that an answer may come from afar: a request in it is answerable through
+	// us (respond_via control), otherwise only in the runtime's own screen.
+	Held bool
 }
 
 // Adapter says all that is peculiar to one runtime. Its functions are pure:
@@ -86,9 +92,20 @@ const (
 // Term is a row of a vocabulary as people read it.
 type Term struct {
 	Channel Channel
-	Native  string // "PreToolUse"
-	Emits   string // "tool.requested", or "" for nothing
-	Note    string // why nothing, or what is special
+	Native  string      // "PreToolUse"
+	When    string      // the case of it that the row is about: "tool_name = AskUserQuestion"
+	Emits   string      // "tool.requested", or "" for nothing
+	Fields  []TermField // what of the native payload goes where
+	Note    string      // why nothing, or what is special
+}
+
+// TermField says which part of a native payload a draft shows, and from which
+// capture level on. Nothing else of a payload may appear in an event: the
+// suite holds an adapter to its own terms.
+type TermField struct {
+	Member string // "tool.name"; "subject", "run" … of the envelope in parentheses
+	From   string // the payload's path: "tool_input"
+	Level  event.Level
 }
 
 // Answer is a decision about a held request, in the protocol's words.
@@ -142,5 +159,6 @@ type Wiring struct {
 	Files       map[string][]byte // name → content, written 0600 into Endpoint.Dir before the start
 	Stdout      Channel           // Stream when stdout is a machine-readable stream to be tee'd; else ""
 	EventsFD    bool              // give the child a pipe for drafts, its number in AEP_EVENTS_FD
+	Logs        []LogFile         // logs that are known before any moment names them
 	Notes       []string          // one line each for the user: what could not be wired and why
 }

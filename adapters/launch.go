@@ -1,0 +1,107 @@
+package adapters
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// CommandIndex finds the word of a command line that starts a runtime: the
+// command itself, whatever its folder; what npx, bunx, pnpm dlx or the like
+// run, by the name of the package; or the script that node or bun run, by its
+// path within that package. It is -1 where the line starts something else.
+func CommandIndex(args []string, commands, packages []string) int {
+	if len(args) == 0 {
+		return -1
+	}
+	is := func(word string) bool { return slices.Contains(commands, base(word)) }
+	if is(args[0]) {
+		return 0
+	}
+	rest, ok := 1, true
+	switch base(args[0]) {
+	case "npx", "bunx", "pnpx":
+	case "pnpm", "yarn":
+		rest, ok = 2, len(args) > 2 && args[1] == "dlx"
+	case "npm":
+		rest, ok = 2, len(args) > 2 && (args[1] == "exec" || args[1] == "x")
+	case "bun":
+		if len(args) > 2 && args[1] == "x" {
+			rest = 2
+			break
+		}
+		return script(args, packages)
+	case "node", "deno":
+		return script(args, packages)
+	default:
+		return -1
+	}
+	if !ok {
+		return -1
+	}
+	named := false // -p PACKAGE said what to install; the command's own name follows
+	for i := rest; i < len(args); i++ {
+		w := args[i]
+		switch {
+		case w == "--":
+		case w == "-p" || w == "--package":
+			if i++; i < len(args) && isPackage(args[i], packages) {
+				named = true
+			}
+		case strings.HasPrefix(w, "--package="):
+			named = named || isPackage(w[len("--package="):], packages)
+		case strings.HasPrefix(w, "-"):
+		case isPackage(w, packages), named && is(w):
+			return i
+		default:
+			return -1
+		}
+	}
+	return -1
+}
+
+// isPackage compares a package's name, whatever version or tag it carries.
+func isPackage(word string, packages []string) bool {
+	if i := strings.LastIndexByte(word, '@'); i > 0 {
+		word = word[:i]
+	}
+	return slices.Contains(packages, word)
+}
+
+// script finds the script that an interpreter runs.
+func script(args, packages []string) int {
+	for i := 1; i < len(args); i++ {
+		switch w := args[i]; {
+		case w == "run" && i == 1:
+		case w == "-r" || w == "--require" || w == "--import" || w == "--loader" || w == "-C" || w == "--conditions":
+			i++
+		case strings.HasPrefix(w, "-"):
+		default:
+			for _, p := range packages {
+				if strings.Contains(strings.ReplaceAll(w, `\`, "/"), "/"+p+"/") {
+					return i
+				}
+			}
+			return -1
+		}
+	}
+	return -1
+}
+
+func base(word string) string {
+	b := path.Base(strings.ReplaceAll(word, `\`, "/"))
+	for _, ext := range []string{".exe", ".cmd", ".js", ".cjs", ".mjs"} {
+		b = strings.TrimSuffix(b, ext)
+	}
+	return b
+}
+
+// Getenv gives a variable of a launch's environment: the last one counts.
+func (l Launch) Getenv(name string) (string, bool) {
+	for i := len(l.Env) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(l.Env[i], name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}

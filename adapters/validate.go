@@ -1,0 +1,84 @@
+package adapters
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"aep-wrap/event"
+)
+
+// Validate says what an adapter lacks to be one: a name fit for x.{vendor}, a
+// page about it, a table whose every row either emits a type that exists or
+// says why it emits nothing, and the parts of what it launches.
+func Validate(a Adapter) error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("adapter %q: "+format, append([]any{a.Name}, args...)...))
+	}
+	if !vendorToken(a.Name) {
+		bad("Name must be lowercase letters, digits, - and _, starting with a letter or digit: it is the vendor of x.%s.*", a.Name)
+	}
+	if a.Title == "" {
+		bad("Title is empty: give the runtime's name as people write it")
+	}
+	if len(strings.Fields(a.Doc)) < 20 {
+		bad("Doc is empty or a stub: embed doc.md, which says what it sees, what it cannot, how it is hooked and answered")
+	}
+	if a.Map == nil {
+		bad("Map is nil: without it nothing is observed")
+	}
+	if len(a.Vocabulary) == 0 {
+		bad("Vocabulary is empty: give the table behind Map")
+	}
+	for _, t := range a.Vocabulary {
+		if why := checkTerm(t); why != "" {
+			bad("vocabulary row %s %s: %s", t.Channel, t.Native, why)
+		}
+	}
+	if l := a.Launch; l != nil {
+		if l.Detect == nil || l.Wire == nil {
+			bad("Launch needs both Detect and Wire")
+		}
+		if a.Pinned == "" {
+			bad("Pinned is empty: say which version of the runtime the tables were checked against")
+		}
+	}
+	for _, c := range a.Accepts {
+		if event.ScopeOf(c) != event.CommandScope {
+			bad("Accepts names %q, which is no command type", c)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkTerm(t Term) string {
+	switch {
+	case t.Native == "":
+		return "it names no native moment"
+	case t.Emits == "" && t.Note == "":
+		return "it emits nothing and does not say why"
+	case t.Emits == "" || strings.HasPrefix(t.Emits, "x."):
+		return ""
+	}
+	info, ok := event.Lookup(t.Emits)
+	switch {
+	case !ok:
+		return "it emits " + t.Emits + ", which is not registered; a vendor's fact is x.{vendor}.…"
+	case info.Status == event.Reserved:
+		return "it emits " + t.Emits + ", which is reserved"
+	case event.ScopeOf(t.Emits) == event.CommandScope:
+		return "it emits " + t.Emits + ", which only other senders may"
+	}
+	return ""
+}
+
+func vendorToken(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !letter && (i == 0 || c != '-' && c != '_') {
+			return false
+		}
+	}
+	return s != ""
+}
