@@ -324,7 +324,7 @@ func (f *Feed) shed() {
 			f.loose.add(-1, -int64(len(e.item.Line)))
 			e.state, e.item = gone, Item{}
 			f.lose(l, ReasonFull, s, 1)
-			if l.dead++; l.dead > 64 && l.dead > len(l.q)/2 {
+			if l.dead++; l.dead > 64 && l.dead > len(l.q)/4 {
 				l.compact()
 			}
 			f.settle(l)
