@@ -1,0 +1,232 @@
+package collector
+
+import (
+	"hash/maphash"
+	"math"
+	"sort"
+
+	"aep-wrap/event"
+)
+
+// store holds the newest events of each session, bounded by count and bytes
+// per session, and by count and bytes over all. The session written least
+// recently gives way first. It has no lock: the hub owns it.
+type store struct {
+	limits   Limits
+	sessions map[string]*buffer
+	oldest   *buffer // by last write
+	newest   *buffer
+	bytes    int
+	events   int
+
+	// seen finds a held event by the hash of its (source, id).
+	seen map[uint64]*item
+	seed maphash.Seed
+
+	// evicted is told each event that was pushed out.
+	evicted func(*buffer, *item)
+}
+
+// buffer holds one session's events, ordered by key.
+type buffer struct {
+	session      string
+	items        []*item
+	bytes        int
+	last         uint64         // newest arrival
+	late         uint64         // newest arrival that was not put at the end
+	floor        event.Position // the highest position pushed out; nothing at or below it is taken in again
+	hasFloor     bool
+	older, newer *buffer
+}
+
+// nowhere is a key before every other.
+var nowhere = key{Position: event.Position{Epoch: math.MinInt64}}
+
+func newStore(l Limits) *store {
+	return &store{limits: l, sessions: map[string]*buffer{}, seen: map[uint64]*item{}, seed: maphash.MakeSeed()}
+}
+
+func (s *store) hash(it *item) uint64 {
+	return maphash.Comparable(s.seed, [2]string{it.Source, it.ID})
+}
+
+// admit takes an event into its session's buffer. It is not held when it
+// already is (same source and id), when it lies at or below what was pushed
+// out, or when it is about no session.
+func (s *store) admit(it *item, arrival uint64) (held bool) {
+	it.key = key{it.Position(), arrival}
+	if it.Session == "" {
+		return false
+	}
+	h := s.hash(it)
+	if same, ok := s.seen[h]; ok && same.Source == it.Source && same.ID == it.ID {
+		return false
+	}
+	b := s.sessions[it.Session]
+	if b == nil {
+		b = &buffer{session: it.Session}
+		s.sessions[it.Session] = b
+	}
+	if it.Sequenced {
+		if b.hasFloor && !b.floor.Less(it.key.Position) {
+			return false
+		}
+	} else {
+		it.key.Position = b.end()
+	}
+	b.insert(it)
+	b.last = arrival
+	b.bytes += it.cost()
+	s.bytes += it.cost()
+	s.events++
+	s.seen[h] = it
+	s.touch(b)
+
+	for len(b.items) > 0 && (len(b.items) > s.limits.SessionEvents || b.bytes > s.limits.SessionBytes) {
+		s.evict(b, it)
+	}
+	for len(s.sessions) > s.limits.Sessions {
+		s.drop(s.oldest, it)
+	}
+	for s.bytes > s.limits.HeldBytes {
+		s.evict(s.oldest, it)
+		if len(s.oldest.items) == 0 {
+			s.drop(s.oldest, it)
+		}
+	}
+	return s.seen[h] == it
+}
+
+// end is the position behind which an event without one is placed.
+func (b *buffer) end() event.Position {
+	switch {
+	case len(b.items) > 0:
+		return b.items[len(b.items)-1].key.Position
+	case b.hasFloor:
+		return b.floor
+	}
+	return event.Position{Seq: -1}
+}
+
+func (b *buffer) insert(it *item) {
+	i := len(b.items)
+	if i > 0 && it.key.less(b.items[i-1].key) {
+		i = b.after(it.key)
+		b.late = it.key.arrival
+	}
+	b.items = append(b.items, nil)
+	copy(b.items[i+1:], b.items[i:])
+	b.items[i] = it
+}
+
+// after is the index of the first item whose key is above k.
+func (b *buffer) after(k key) int {
+	return sort.Search(len(b.items), func(i int) bool { return k.less(b.items[i].key) })
+}
+
+// since is the index from which on items arrived after the given one; where a
+// late position was filled in since then, others stand among them.
+func (b *buffer) since(arrival uint64) int {
+	if b.late > arrival {
+		return 0
+	}
+	i := len(b.items)
+	for i > 0 && b.items[i-1].key.arrival > arrival {
+		i--
+	}
+	return i
+}
+
+// earliest is the first held position.
+func (b *buffer) earliest() (event.Position, bool) {
+	for _, it := range b.items {
+		if it.Sequenced {
+			return it.key.Position, true
+		}
+	}
+	return event.Position{}, false
+}
+
+// resume is the key behind which a consumer goes on that has seen everything
+// up to p, and whether something between may be missing.
+func (b *buffer) resume(p event.Position) (at key, earliest event.Position, exhausted bool) {
+	at = key{Position: p}
+	for i := b.after(key{p, math.MaxUint64}) - 1; i >= 0 && b.items[i].key.Position == p; i-- {
+		if b.items[i].Sequenced {
+			at = b.items[i].key
+			break
+		}
+	}
+	earliest, ok := b.earliest()
+	if !ok || !p.Less(earliest) {
+		return at, earliest, false
+	}
+	if b.hasFloor && !p.Less(b.floor) || p.Epoch == earliest.Epoch && p.Seq+1 == earliest.Seq {
+		return at, earliest, false
+	}
+	return at, earliest, true
+}
+
+// evict pushes out the lowest position of b, with the events that stand
+// behind it without one. The event being admitted is not reported.
+func (s *store) evict(b *buffer, admitting *item) {
+	for first := true; len(b.items) > 0 && (first || !b.items[0].Sequenced); first = false {
+		it := b.items[0]
+		b.items[0] = nil
+		b.items = b.items[1:]
+		b.bytes -= it.cost()
+		s.bytes -= it.cost()
+		s.events--
+		if !b.hasFloor || b.floor.Less(it.key.Position) {
+			b.floor, b.hasFloor = it.key.Position, true
+		}
+		if h := s.hash(it); s.seen[h] == it {
+			delete(s.seen, h)
+		}
+		if it != admitting && s.evicted != nil {
+			s.evicted(b, it)
+		}
+	}
+	if len(b.items) == 0 {
+		b.items = nil
+	}
+}
+
+// drop forgets a whole session.
+func (s *store) drop(b *buffer, admitting *item) {
+	for len(b.items) > 0 {
+		s.evict(b, admitting)
+	}
+	s.unlink(b)
+	delete(s.sessions, b.session)
+}
+
+// touch makes b the newest session.
+func (s *store) touch(b *buffer) {
+	if s.newest == b {
+		return
+	}
+	s.unlink(b)
+	b.older = s.newest
+	if s.newest != nil {
+		s.newest.newer = b
+	}
+	s.newest = b
+	if s.oldest == nil {
+		s.oldest = b
+	}
+}
+
+func (s *store) unlink(b *buffer) {
+	if b.older != nil {
+		b.older.newer = b.newer
+	} else if s.oldest == b {
+		s.oldest = b.newer
+	}
+	if b.newer != nil {
+		b.newer.older = b.older
+	} else if s.newest == b {
+		s.newest = b.older
+	}
+	b.older, b.newer = nil, nil
+}
