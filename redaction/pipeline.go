@@ -1,0 +1,350 @@
+package redaction
+
+import (
+	"slices"
+	"strings"
+)
+
+// Secret is a value that must never leave, under a name for people.
+type Secret struct{ Name, Value string }
+
+// Options say what a Pipeline knows beyond its rules.
+type Options struct {
+	Home    string   // the operator's home directory; anyone's /home/x is found without it
+	NoPII   bool     // leave e-mail addresses and telephone numbers (rule d)
+	Secrets []Secret // exact values to hide (rule b): ChildSecrets, the operator's list
+}
+
+// Pipeline takes out of text what must not leave (AEP-0003 §9.4): (a) secrets,
+// (b) the listed values, (c) home paths, (d) personal data. It is safe for use
+// by several goroutines, and running it on its own output changes nothing.
+//
+// A nil Pipeline is one without options.
+type Pipeline struct {
+	home  string
+	noPII bool
+	exact *exact
+}
+
+// NewPipeline compiles the options.
+func NewPipeline(o Options) *Pipeline {
+	p := &Pipeline{home: strings.TrimRight(o.Home, `/\`), noPII: o.NoPII}
+	var values []string
+	var bounded []bool
+	seen := map[string]bool{}
+	for _, s := range o.Secrets {
+		if len(s.Value) < minListed {
+			continue
+		}
+		for _, f := range encodings(s.Value) {
+			if !seen[f] {
+				seen[f] = true
+				values = append(values, f)
+				bounded = append(bounded, len(s.Value) < minSecret)
+			}
+		}
+	}
+	if len(values) > 0 {
+		p.exact = newExact(values, bounded)
+	}
+	return p
+}
+
+var defaultPipeline = &Pipeline{}
+
+// Finding is a piece of the text that a rule hid. It never holds the piece.
+type Finding struct {
+	Rule       string
+	Start, End int // bytes of the text as it was given
+}
+
+// Text hides what must not leave.
+func (p *Pipeline) Text(s string) string {
+	if len(s) < 4 {
+		return s
+	}
+	h := p.hider(everything)
+	out := h.text(s)
+	return h.again(out)
+}
+
+// Explain is Text, and which rule hid what.
+func (p *Pipeline) Explain(s string) (string, []Finding) {
+	h := p.hider(everything)
+	spans := h.spans(s)
+	spans = h.addAgain(s, spans)
+	spans = p.addPersonal(s, spans)
+	var out []Finding
+	for _, sp := range spans {
+		out = append(out, Finding{sp.rule.ID, sp.start, sp.end})
+	}
+	return render(s, spans), out
+}
+
+// depth says which rules run.
+type depth uint8
+
+const (
+	secretsOnly depth = iota // (a) and (b): for what is structural already
+	everything
+)
+
+// hider is the pipeline over one event: it remembers what was told to be a
+// secret by where it stood, to hide it wherever else it stands.
+type hider struct {
+	p     *Pipeline
+	depth depth
+	found []string
+	know  map[string]bool
+}
+
+func (p *Pipeline) hider(d depth) *hider {
+	if p == nil {
+		p = defaultPipeline
+	}
+	return &hider{p: p, depth: d}
+}
+
+// maxFound bounds what one event can make a hider remember.
+const maxFound = 4096
+
+func (h *hider) learn(values []string) {
+	for _, v := range values {
+		if h.know[v] || len(h.found) >= maxFound {
+			continue
+		}
+		if h.know == nil {
+			h.know = map[string]bool{}
+		}
+		v = strings.Clone(v)
+		h.know[v] = true
+		h.found = append(h.found, v)
+	}
+}
+
+// text is the pipeline over one of the event's strings, but for what later
+// strings will tell.
+func (h *hider) text(s string) string {
+	if len(s) < 4 {
+		return s
+	}
+	spans := h.spans(s)
+	if h.depth == everything {
+		spans = h.p.addPersonal(s, spans)
+	}
+	if len(spans) == 0 {
+		return s
+	}
+	return render(s, spans)
+}
+
+// spans are what rules (a) and (b) hide in s, in order and apart.
+func (h *hider) spans(s string) []span {
+	var all []span
+	sc := newScan(s)
+	defer sc.release()
+
+	base := plainView(s)
+	if base != nil {
+		sc.reset(base.text)
+	}
+	sc.run()
+	collect := func(chain ...*view) {
+		h.learn(sc.found)
+		for _, sp := range sc.spans {
+			for i := len(chain) - 1; i >= 0; i-- {
+				if chain[i] != nil {
+					sp.start, sp.end = chain[i].source(sp.start, sp.end)
+				}
+			}
+			all = append(all, sp)
+		}
+	}
+	collect(base)
+	text := sc.s
+	if sc.hits > 0 {
+		if v := unescapedView(text); v != nil {
+			sc.reset(v.text)
+			sc.run()
+			collect(base, v)
+			if v2 := unescapedView(v.text); v2 != nil {
+				sc.reset(v2.text)
+				sc.run()
+				collect(base, v, v2)
+			}
+		}
+		if v := percentView(text); v != nil {
+			sc.reset(v.text)
+			sc.run()
+			collect(base, v)
+			if v2 := percentView(v.text); v2 != nil {
+				sc.reset(v2.text)
+				sc.run()
+				collect(base, v, v2)
+			}
+		}
+		if v := entityView(text); v != nil {
+			sc.reset(v.text)
+			sc.run()
+			collect(base, v)
+		}
+	}
+	if x := h.p.exact; x != nil {
+		find := func(v *view, text string) {
+			x.find(text, func(start, end int) {
+				if v != nil {
+					start, end = v.source(start, end)
+				}
+				all = append(all, span{start: start, end: end, rule: ruleListed})
+			})
+		}
+		find(nil, s)
+		if base != nil {
+			find(base, base.text)
+		}
+	}
+	return flatten(s, all)
+}
+
+// flatten sorts spans and joins those that touch; it takes markers that stand
+// in the text already out of them.
+func flatten(s string, spans []span) []span {
+	if len(spans) < 2 {
+		return spans
+	}
+	slices.SortStableFunc(spans, func(a, b span) int {
+		if a.start != b.start {
+			return a.start - b.start
+		}
+		return b.end - a.end
+	})
+	out := spans[:1]
+	for _, sp := range spans[1:] {
+		last := &out[len(out)-1]
+		if sp.start < last.end {
+			last.end = max(last.end, sp.end)
+			continue
+		}
+		out = append(out, sp)
+	}
+	return out
+}
+
+// addAgain hides what was found elsewhere in the event.
+func (h *hider) addAgain(s string, spans []span) []span {
+	n := len(spans)
+	h.findAgain(s, func(start, end int) {
+		spans = append(spans, span{start: start, end: end, rule: ruleAgain})
+	})
+	if len(spans) == n {
+		return spans
+	}
+	return flatten(s, spans)
+}
+
+func (h *hider) findAgain(s string, fn func(start, end int)) {
+	if len(h.found) == 0 {
+		return
+	}
+	if len(h.found) > 6 {
+		var values []string
+		var bounded []bool
+		for _, v := range h.found {
+			for _, f := range spellings(v) {
+				values = append(values, f)
+				bounded = append(bounded, len(v) < 16)
+			}
+		}
+		newExact(values, bounded).find(s, fn)
+		return
+	}
+	for _, v := range h.found {
+		for _, f := range spellings(v) {
+			for i := 0; ; {
+				k := strings.Index(s[i:], f)
+				if k < 0 {
+					break
+				}
+				b, e := i+k, i+k+len(f)
+				i = e
+				if len(v) < 16 && (b > 0 && isWord(s[b-1]) && isWord(f[0]) && !escapeBefore(s, b) || e < len(s) && isWord(s[e]) && isWord(f[len(f)-1])) {
+					continue
+				}
+				fn(b, e)
+			}
+		}
+	}
+}
+
+// again is addAgain over a text that went through the rules already.
+func (h *hider) again(s string) string {
+	if len(h.found) == 0 || len(s) < 6 {
+		return s
+	}
+	spans := h.addAgain(s, nil)
+	if len(spans) == 0 {
+		return s
+	}
+	// A marker is no value.
+	kept := spans[:0]
+	for _, sp := range spans {
+		if i := strings.LastIndexByte(s[:sp.start], '['); i >= 0 && sp.start-i < len(SecretMarker) && strings.HasPrefix(s[i:], "[REDACTED:") && strings.IndexByte(s[i:sp.start], ']') < 0 {
+			continue
+		}
+		kept = append(kept, sp)
+	}
+	return render(s, kept)
+}
+
+// addPersonal adds rules (c) and (d) where (a) and (b) hid nothing.
+func (p *Pipeline) addPersonal(s string, spans []span) []span {
+	if p == nil {
+		p = defaultPipeline
+	}
+	n := len(spans)
+	add := func(found []span) {
+		for _, f := range found {
+			if !overlaps(spans[:n], f) {
+				spans = append(spans, f)
+			}
+		}
+	}
+	var buf [16]span
+	add(homes(s, p.home, buf[:0]))
+	if !p.noPII {
+		add(emails(s, buf[:0]))
+		add(phones(s, buf[:0]))
+	}
+	if len(spans) == n {
+		return spans
+	}
+	return flatten(s, spans)
+}
+
+// overlaps says whether f touches one of spans, which are in order.
+func overlaps(spans []span, f span) bool {
+	i, _ := slices.BinarySearchFunc(spans, f.start, func(sp span, x int) int {
+		if sp.end <= x {
+			return -1
+		}
+		return 1
+	})
+	return i < len(spans) && spans[i].start < f.end
+}
+
+// render writes s with the spans' marks in their places.
+func render(s string, spans []span) string {
+	if len(spans) == 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 8*len(spans))
+	from := 0
+	for _, sp := range spans {
+		b.WriteString(s[from:sp.start])
+		b.WriteString(sp.rule.Mark())
+		from = sp.end
+	}
+	b.WriteString(s[from:])
+	return b.String()
+}

@@ -1,0 +1,66 @@
+package redaction
+
+import (
+	"strings"
+	"testing"
+)
+
+// plant reads an example: the text without «», what it must become, and the
+// pieces that must go.
+func plant(example string, mark func(string) string) (in, want string, secrets []string) {
+	var a, b strings.Builder
+	rest := example
+	for {
+		before, after, ok := strings.Cut(rest, "«")
+		a.WriteString(before)
+		b.WriteString(before)
+		if !ok {
+			return a.String(), b.String(), secrets
+		}
+		secret, after, _ := strings.Cut(after, "»")
+		a.WriteString(secret)
+		b.WriteString(mark(secret))
+		secrets = append(secrets, secret)
+		rest = after
+	}
+}
+
+func TestRules(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range Rules() {
+		if seen[r.ID] || r.What == "" {
+			t.Errorf("rule %q: its id must be its own, and it must say what it is", r.ID)
+		}
+		seen[r.ID] = true
+		for _, y := range r.Yes {
+			t.Run(r.ID+"/yes", func(t *testing.T) {
+				in, want, secrets := plant(y, func(string) string { return r.Mark() })
+				got, findings := NewPipeline(Options{}).Explain(in)
+				if got != want {
+					t.Errorf("Text(%q)\n got %q\nwant %q", in, got, want)
+				}
+				if len(secrets) == 0 {
+					t.Fatalf("example %q marks nothing", y)
+				}
+				named := false
+				for _, f := range findings {
+					named = named || f.Rule == r.ID
+				}
+				if !named {
+					t.Errorf("%q: found by %v, not by %s", in, findings, r.ID)
+				}
+				if text := NewPipeline(Options{}).Text(in); text != got {
+					t.Errorf("Explain and Text differ on %q: %q", in, text)
+				}
+			})
+		}
+		for _, n := range r.No {
+			t.Run(r.ID+"/no", func(t *testing.T) {
+				if got := NewPipeline(Options{}).Text(n); got != n {
+					_, f := NewPipeline(Options{}).Explain(n)
+					t.Errorf("Text(%q) = %q by %v, want it whole", n, got, f)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package redaction
+
+import (
+	"strings"
+	"sync"
+)
+
+// span is a piece of the text that a rule hides.
+type span struct {
+	start, end int
+	rule       *Rule
+	mark       string // what stands in its place; "" is the rule's own marker
+}
+
+// scan is one pass over one text. It is pooled: names keeps what it learned.
+type scan struct {
+	s     string
+	spans []span
+	found []string // values that were told by where they stand, not by what they are
+	done  int      // everything before it is hidden already
+	seen  int      // the end of the identifier that was judged last
+	kube  int      // the end of the manifest that was read last
+	hits  int
+	json  int8 // 0 not known, 1 no, 2 the text holds escaped strings
+	names names
+	toks  []token
+}
+
+var scans = sync.Pool{New: func() any { return new(scan) }}
+
+func newScan(s string) *scan {
+	sc := scans.Get().(*scan)
+	sc.reset(s)
+	return sc
+}
+
+func (sc *scan) reset(s string) {
+	sc.s, sc.spans, sc.found = s, sc.spans[:0], sc.found[:0]
+	sc.done, sc.seen, sc.kube, sc.hits, sc.json = 0, 0, 0, 0, 0
+}
+
+func (sc *scan) release() {
+	sc.s = ""
+	clear(sc.spans)
+	clear(sc.found)
+	clear(sc.toks[:cap(sc.toks)])
+	if cap(sc.spans) > 4096 || cap(sc.found) > 4096 {
+		sc.spans, sc.found = nil, nil
+	}
+	scans.Put(sc)
+}
+
+// hide adds a span; what it covers is not looked at again.
+func (sc *scan) hide(start, end int, r *Rule) {
+	if start >= end {
+		return
+	}
+	sc.spans = append(sc.spans, span{start: start, end: end, rule: r})
+	if end > sc.done {
+		sc.done = end
+	}
+}
+
+// hideValue is hide for a value that was told by its place: it is then hidden
+// wherever it stands in the same event.
+func (sc *scan) hideValue(start, end int, r *Rule) {
+	if start >= end {
+		return
+	}
+	sc.hide(start, end, r)
+	if v := sc.s[start:end]; len(v) <= 4096 && !guessable(v) {
+		sc.found = append(sc.found, v)
+	}
+}
+
+// trigger is a literal of the automaton and what to do where it stands.
+type trigger struct {
+	literal string
+	fire    func(sc *scan, start, end int)
+}
+
+var engine = sync.OnceValue(func() *struct {
+	auto *automaton
+	fire []func(sc *scan, start, end int)
+} {
+	e := &struct {
+		auto *automaton
+		fire []func(sc *scan, start, end int)
+	}{}
+	var literals []string
+	for _, t := range triggers() {
+		literals = append(literals, t.literal)
+		e.fire = append(e.fire, t.fire)
+	}
+	e.auto = newAutomaton(literals)
+	return e
+})
+
+func triggers() []trigger {
+	var all []trigger
+	for _, k := range nameLiterals {
+		follow, bounded := follows[k]
+		all = append(all, trigger{k, func(sc *scan, start, end int) {
+			// Most hits are inside other words: typing, compass, author.
+			if c := at(sc.s, end); bounded && c >= 'a' && c <= 'z' && strings.IndexByte(follow, c) < 0 {
+				return
+			}
+			sc.nameAt(start, end)
+		}})
+	}
+	all = append(all, shapeTriggers()...)
+	all = append(all, commandTriggers()...)
+	all = append(all, placeTriggers...)
+	return all
+}
+
+// nameLiterals is a part of every credential's name.
+var nameLiterals = []string{
+	"pass", "pwd", "pw", "secret", "token", "key", "auth", "cred", "cookie", "sid", "sessid", "otp", "pin", "psk", "phrase",
+	"mnemonic", "jwt", "bearer", "pat", "code", "sas", "seed", "webhook", "cvv", "cvc", "community", "words", "hash",
+	"kennwort", "contrase", "senha", "wachtwoord", "motdepasse", "has\u0142o", "haslo", "parola",
+	"\u043f\u0430\u0440\u043e\u043b\u044c", "\u041f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\ube44\ubc00\ubc88\ud638",
+}
+
+// follows are the letters that may go on after a literal in a credential's
+// name: key(s), auth(orization). A literal that is not here may be followed by
+// any.
+var follows = map[string]string{
+	"pass": "wpckd", "pwd": "", "pw": "d", "key": "sc", "auth": "o", "cred": "es", "cookie": "s", "sid": "", "sessid": "", "otp": "", "pin": "",
+	"psk": "", "phrase": "s", "jwt": "", "pat": "", "code": "", "sas": "", "seed": "p", "webhook": "", "cvv": "", "cvc": "", "community": "",
+	"words": "", "hash": "", "mnemonic": "", "bearer": "t",
+}
+
+// run is the pass: rule (a), on one view of the text.
+func (sc *scan) run() {
+	e := engine()
+	next, class := e.auto.next, &e.auto.class
+	state := uint32(0)
+	s := sc.s
+	for i := 0; i < len(s); i++ {
+		state = next[state&^hit+uint32(class[s[i]])]
+		if state&hit == 0 {
+			continue
+		}
+		sc.hits++
+		for _, id := range e.auto.ends[(state&^hit)/e.auto.width] {
+			t := e.fire[id]
+			n := len(e.auto.literals[id])
+			if i+1-n >= sc.done {
+				t(sc, i+1-n, i+1)
+			}
+		}
+	}
+	sc.done = 0
+	for i := 0; ; i++ {
+		n := strings.IndexByte(s[i:], '.')
+		if n < 0 {
+			break
+		}
+		i += n
+		sc.dotAt(i)
+	}
+}
