@@ -6,8 +6,22 @@
 // nothing about events.
 package main
 
-import "os"
+import (
+	"os"
+	"strings"
+
+	"aep-wrap/agent"
+	"aep-wrap/agent/hookclient"
+)
 
 func main() {
+	// The shim and the hook helper run at every start and every tool call: they
+	// branch off before anything of the command line is built.
+	if agent.IsShim(os.Args) {
+		os.Exit(agent.ShimMain(os.Args))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "hook" && !strings.HasPrefix(os.Args[2], "-") {
+		os.Exit(hookclient.Main(os.Args[2:]))
+	}
 	os.Exit(execute(newApp(), os.Args[1:]))
 }

@@ -31,7 +31,7 @@ func findPaths(getenv func(string) string) paths {
 		if err == nil {
 			return p
 		}
-		if _, there := os.Stat(p.aep); there == nil {
+		if fi, there := os.Stat(p.aep); there == nil && fi.IsDir() {
 			return p // it can be read: what cannot be written says so itself
 		}
 		p.aep = fallbackDir()

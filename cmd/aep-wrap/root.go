@@ -38,6 +38,7 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 			}
 			return a.run(args)
 		},
+		ValidArgsFunction: completeAgent,
 	}
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
@@ -51,8 +52,12 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 	return root
 }
 
-// configure reads the configuration for a command about to run.
+// configure reads the configuration for a command about to run. Off is off,
+// whatever else is wrong.
 func (a *app) configure(cmd *cobra.Command) error {
+	if a.switchedOff() && (!cmd.HasParent() || cmd.Name() == "run") {
+		return nil
+	}
 	for c := cmd; c != nil; c = c.Parent() {
 		if _, ok := c.Annotations[noConfig]; ok || c.Name() == "completion" || strings.HasPrefix(c.Name(), "__complete") || c.Name() == "help" {
 			return nil
@@ -85,6 +90,12 @@ func execute(a *app, args []string) int {
 func commands(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		newRunCmd(a),
+		newCollectCmd(a),
+		newHookCmd(a),
+		newAdaptersCmd(a),
+		newDemoCmd(a),
+		newDemoAgentCmd(a),
+		newTokenCmd(a),
 		newVersionCmd(a),
 	}
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// joiner reaches the per-user collector by its socket, and starts it when
+// nobody answers there.
+type joiner struct {
+	app    *app
+	socket string
+	note   func(string) // told once when none can be started
+
+	mu      sync.Mutex
+	started time.Time // when we last started one
+}
+
+// patience with a collector that starts, and between two starts.
+const (
+	startWait  = 3 * time.Second
+	startAgain = 10 * time.Second
+)
+
+func (a *app) newJoiner(note func(string)) *joiner {
+	return &joiner{app: a, socket: a.paths.collectorSocket(a.Getenv), note: note}
+}
+
+// client sends to the collector. Its one connection stays open as long as we
+// live: a collector that has one does not go away.
+func (j *joiner) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return j.dial(ctx) },
+		MaxIdleConnsPerHost:   1,
+		ResponseHeaderTimeout: 30 * time.Second,
+	}}
+}
+
+// join sees to it that a collector runs.
+func (j *joiner) join() {
+	if conn, err := j.dial(context.Background()); err == nil {
+		conn.Close()
+	}
+}
+
+func (j *joiner) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := j.try(ctx)
+	if err == nil {
+		return conn, nil
+	}
+	if serr := j.start(); serr != nil {
+		return nil, errors.Join(err, serr)
+	}
+	deadline := time.Now().Add(startWait)
+	for time.Now().Before(deadline) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+		if conn, err = j.try(ctx); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+func (j *joiner) try(ctx context.Context) (net.Conn, error) {
+	// Whoever owns the directory owns the socket.
+	if err := privateDir(filepath.Dir(j.socket)); err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Timeout: 2 * time.Second}
+	return d.DialContext(ctx, "unix", j.socket)
+}
+
+// start starts a collector as a process of its own: its own session and
+// streams, so that neither a hangup here nor a fault there crosses over.
+func (j *joiner) start() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if time.Since(j.started) < startAgain {
+		return nil
+	}
+	j.started = time.Now()
+	err := j.app.startCollector()
+	if err != nil {
+		j.note(fmt.Sprintf("cannot start the collector: %v; events are kept in the log", err))
+	}
+	return err
+}
+
+func (a *app) startCollector() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := privateDir(a.paths.run()); err != nil {
+		return err
+	}
+	cmd := exec.Command(self, "collect", "--background", "--idle-exit", idleExit.String(),
+		"--listen", a.cfg.Listen, "--log-dir", a.cfg.LogDir)
+	cmd.Dir = "/"
+	// It outlives this agent and serves others: nothing of this one's
+	// environment is its business, but where things lie.
+	for _, name := range []string{"HOME", "PATH", "TMPDIR", "XDG_RUNTIME_DIR", "TZ"} {
+		if v := a.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	if out := a.paths.collectorLog(); out != nil {
+		defer out.Close()
+		cmd.Stdout, cmd.Stderr = out, out
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return reason(err)
+	}
+	go cmd.Wait()
+	return nil
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+)
+
+// ownLogMax is how large our own log grows before the last one is put aside.
+const ownLogMax = 4 << 20
+
+// ownLog is where we say what cannot be said on the agent's screen. The file
+// is opened at the first word, so a run without trouble writes none; when it
+// cannot be opened the words are lost, and nothing else is.
+type ownLog struct {
+	path string
+	once sync.Once
+	file *os.File
+}
+
+func (o *ownLog) Write(b []byte) (int, error) {
+	o.once.Do(func() {
+		if fi, err := os.Stat(o.path); err == nil && fi.Size() > ownLogMax {
+			os.Rename(o.path, o.path+".1")
+		}
+		o.file, _ = os.OpenFile(o.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	})
+	if o.file != nil {
+		return o.file.Write(b)
+	}
+	return len(b), nil
+}
+
+// newOwnLog is a logger to ~/.aep/aep-wrap.log.
+func (a *app) newOwnLog() *slog.Logger {
+	h := slog.NewTextHandler(&ownLog{path: a.paths.ownLog()}, &slog.HandlerOptions{Level: slog.LevelInfo})
+	return slog.New(h).With("pid", os.Getpid())
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"aep-wrap/agent"
+	"aep-wrap/agent/hookclient"
+)
+
+func TestMain(m *testing.M) {
+	if agent.IsShim(os.Args) {
+		os.Exit(agent.ShimMain(os.Args))
+	}
+	testscript.Main(m, map[string]func(){
+		"aep-wrap": main,
+		"aep-hook": func() { os.Exit(hookclient.Main(os.Args[1:])) },
+		"claude":   func() { os.Exit(playClaude(os.Args[1:])) },
+		"get":      get,
+	})
+}
+
+// TestScript runs the command line as people do: the binary itself, one
+// script a case, each with a home of its own.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			if err := os.Mkdir(home, 0o755); err != nil {
+				return err
+			}
+			env.Setenv("HOME", home)
+			env.Setenv("XDG_RUNTIME_DIR", "")
+			env.Setenv("AEP_LISTEN", "off") // a script that needs a collector says so
+			env.Setenv("LOGS", filepath.Join(home, ".aep", "logs"))
+			env.Defer(func() { endCollector(filepath.Join(home, ".aep", "run", "collector.json")) })
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "root":
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"answering":  answering,
+			"received":   received,
+			"nowhere":    nowhere,
+			"mode":       mode,
+			"freeport":   freeport,
+			"eventually": eventually,
+		},
+	})
+}
+
+// endCollector ends a collector that a script left behind.
+func endCollector(info string) {
+	var c collectorInfo
+	if raw, err := os.ReadFile(info); err == nil && json.Unmarshal(raw, &c) == nil && c.PID > 1 {
+		syscall.Kill(c.PID, syscall.SIGTERM)
+	}
+}
+
+// get [-s SOCKET] [-t TOKEN] URL: prints the status and the body.
+func get() {
+	fs := flag.NewFlagSet("get", flag.ExitOnError)
+	socket := fs.String("s", "", "unix socket")
+	token := fs.String("t", "", "bearer token")
+	fs.Parse(os.Args[1:])
+	client := endpoint{Socket: *socket}.client()
+	req, err := http.NewRequest("GET", fs.Arg(0), nil)
+	if err == nil && *token != "" {
+		req.Header.Set("Authorization", "Bearer "+*token)
+	}
+	var resp *http.Response
+	if err == nil {
+		resp, err = client.Do(req)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(resp.StatusCode)
+	io.Copy(os.Stdout, resp.Body)
+}
+
+// answering STATUS|hang: starts a collector that answers every POST so, and
+// sets $COLLECTOR; what it was sent is kept in $WORK/received.
+func answering(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: answering STATUS|hang")
+	}
+	var status int
+	if args[0] != "hang" {
+		_, err := fmt.Sscan(args[0], &status)
+		ts.Check(err)
+	}
+	kept := ts.MkAbs("received")
+	var mu sync.Mutex
+	stop := make(chan struct{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		f, err := os.OpenFile(kept, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			fmt.Fprintf(f, "%s %s %s\n%s\n", r.Method, r.URL.Path, r.Header, body)
+			f.Close()
+		}
+		mu.Unlock()
+		if status == 0 {
+			select {
+			case <-stop:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		w.WriteHeader(status)
+	})}
+	go srv.Serve(l)
+	ts.Defer(func() { close(stop); srv.Close() })
+	ts.Setenv("COLLECTOR", "http://"+l.Addr().String())
+}
+
+// received TEXT: what the collector of answering was sent holds TEXT.
+func received(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: received TEXT")
+	}
+	b, _ := os.ReadFile(ts.MkAbs("received"))
+	if got := bytes.Contains(b, []byte(args[0])); got == neg {
+		ts.Fatalf("received %q: %v; the collector was sent:\n%s", args[0], got, b)
+	}
+}
+
+// nowhere TEXT [DIR]: no file under $HOME/.aep, nor what the collector was
+// sent, holds TEXT.
+func nowhere(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: nowhere TEXT...")
+	}
+	places := []string{filepath.Join(ts.Getenv("HOME"), ".aep"), ts.MkAbs("received")}
+	looked := 0
+	for _, place := range places {
+		filepath.WalkDir(place, func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil
+			}
+			b, err := os.ReadFile(path)
+			ts.Check(err)
+			looked++
+			for _, text := range args {
+				if bytes.Contains(b, []byte(text)) {
+					ts.Fatalf("%s holds %q:\n%s", path, text, b)
+				}
+			}
+			return nil
+		})
+	}
+	if looked == 0 {
+		ts.Fatalf("nowhere: there was nothing to look at")
+	}
+}
+
+// mode PERM FILE: the file's permission bits are PERM.
+func mode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: mode PERM FILE")
+	}
+	fi, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := fmt.Sprintf("%o", fi.Mode().Perm()); got != args[0] {
+		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
+	}
+}
+
+// freeport NAME: sets NAME to a loopback address that nobody listens on.
+// With "taken" as a second word somebody does, for as long as the script runs.
+func freeport(ts *testscript.TestScript, neg bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv(args[0], l.Addr().String())
+	if len(args) == 2 && args[1] == "taken" {
+		ts.Defer(func() { l.Close() })
+		return
+	}
+	l.Close()
+}
+
+// eventually COMMAND...: runs the command until it succeeds, ten seconds long.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(30 * time.Millisecond) {
+		if err = ts.Exec(args[0], args[1:]...); (err == nil) != neg {
+			return
+		}
+	}
+	ts.Fatalf("eventually %s: %v", strings.Join(args, " "), err)
+}
+
+// claudeSettings are the settings that playClaude is started with. It plays Claude Code as far as a wrapper can tell: it reads the
+// settings that it is started with and calls their hooks for each line of the
+// file that PLAY names, {"event": …, "payload": …}. A line {"out": …} is
+// printed, {"env": NAME} prints a variable, {"exit": N} ends it.
+type claudeSettings struct {
+	Hooks map[string][]struct {
+		Hooks []struct {
+			Type    string            `json:"type"`
+			URL     string            `json:"url"`
+			Command string            `json:"command"`
+			Args    []string          `json:"args"`
+			Headers map[string]string `json:"headers"`
+		} `json:"hooks"`
+	} `json:"hooks"`
+}
+
+func playClaude(args []string) int {
+	var settings claudeSettings
+	if i := slices.Index(args, "--settings"); i >= 0 && i+1 < len(args) {
+		raw, err := os.ReadFile(args[i+1])
+		if err != nil {
+			raw = []byte(args[i+1])
+		}
+		if err := json.Unmarshal(raw, &settings); err != nil {
+			fmt.Fprintln(os.Stderr, "settings:", err)
+			return 1
+		}
+	}
+	play, err := os.Open(os.Getenv("PLAY"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	sc := bufio.NewScanner(play)
+	sc.Buffer(nil, 64<<20)
+	for sc.Scan() {
+		var step struct {
+			Event   string
+			Payload json.RawMessage
+			Raw     *string
+			Out     string
+			Env     string
+			Exit    *int
+			Sleep   int
+		}
+		if err := json.Unmarshal(sc.Bytes(), &step); err != nil {
+			fmt.Fprintln(os.Stderr, "play:", err)
+			return 1
+		}
+		payload := []byte(step.Payload)
+		if step.Raw != nil {
+			payload = []byte(*step.Raw)
+		}
+		switch {
+		case step.Out != "":
+			fmt.Println(step.Out)
+		case step.Env != "":
+			fmt.Printf("%s=%s\n", step.Env, os.Getenv(step.Env))
+		case step.Sleep > 0:
+			time.Sleep(time.Duration(step.Sleep) * time.Millisecond)
+		case step.Exit != nil:
+			return *step.Exit
+		}
+		for _, group := range settings.Hooks[step.Event] {
+			for _, h := range group.Hooks {
+				switch h.Type {
+				case "http":
+					resp, err := http.Post(h.URL, "application/json", bytes.NewReader(payload))
+					if err != nil {
+						fmt.Fprintln(os.Stderr, "hook:", err)
+						return 1
+					}
+					body, _ := io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if resp.StatusCode != 200 || len(body) > 0 {
+						fmt.Fprintf(os.Stderr, "hook %s: %s %s\n", step.Event, resp.Status, body)
+						return 1
+					}
+				case "command":
+					cmd := exec.Command(h.Command, h.Args...)
+					if len(h.Args) == 0 {
+						cmd = exec.Command("/bin/sh", "-c", h.Command)
+					}
+					cmd.Stdin = bytes.NewReader(payload)
+					out, err := cmd.CombinedOutput()
+					if err != nil || len(out) > 0 {
+						fmt.Fprintf(os.Stderr, "hook %s: %v %s\n", step.Event, err, out)
+						return 1
+					}
+				}
+			}
+		}
+	}
+	return 0
+}

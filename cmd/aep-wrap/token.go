@@ -1,0 +1,127 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newTokenCmd(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Show or renew the token of the per-user collector",
+		Long: `The per-user collector asks whoever comes over TCP for a token. It is made once
+and kept in ~/.aep/token, readable by you alone.`,
+		Args: cobra.NoArgs,
+	}
+	var asURL bool
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Print the token",
+		Example: `  aep-wrap token show
+  aep-wrap token show --url    the address of the page, with the token in it`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			token, err := a.collectorToken()
+			if err != nil {
+				return err
+			}
+			if asURL && a.cfg.Listen == off && a.cfg.Collector == "" {
+				return usageError("--listen is off: there is no collector to open")
+			}
+			if asURL {
+				// In the fragment, which browsers send to nobody.
+				token = a.watchURL() + "/#token=" + token
+			}
+			_, err = fmt.Fprintln(a.Stdout, token)
+			return err
+		},
+	}
+	show.Flags().BoolVar(&asURL, "url", false, "print the page's address with the token in its fragment")
+	rotate := &cobra.Command{
+		Use:   "rotate",
+		Short: "Make a new token; the old one is refused from then on",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := privateDir(a.paths.aep); err != nil {
+				return err
+			}
+			if _, err := writeToken(a.paths.token(), true); err != nil {
+				return err
+			}
+			if !a.cfg.Quiet {
+				fmt.Fprintln(a.Stderr, "aep-wrap: the token is renewed; a running collector asks for it within seconds")
+			}
+			return nil
+		},
+	}
+	cmd.AddCommand(show, rotate)
+	return cmd
+}
+
+// collectorToken is the token of the per-user collector: the configured one,
+// else the one in ~/.aep/token, which is made when it is not there.
+func (a *app) collectorToken() (string, error) {
+	if a.cfg.Token != "" {
+		return a.cfg.Token, nil
+	}
+	token, err := readToken(a.paths.token())
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := privateDir(a.paths.aep); err != nil {
+			return "", err
+		}
+		return writeToken(a.paths.token(), false)
+	}
+	return token, err
+}
+
+func readToken(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	token, err := parseToken(strings.TrimSpace(string(b)))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w; aep-wrap token rotate makes a new one", path, err)
+	}
+	if fi, err := os.Stat(path); err == nil && fi.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(path, 0o600); err != nil {
+			return "", fmt.Errorf("%s can be read by others, and that cannot be changed: %w", path, reason(err))
+		}
+	}
+	return token, nil
+}
+
+// writeToken makes a token. Without replace, one that somebody made at the
+// same time stands: all get the same.
+func writeToken(path string, replace bool) (string, error) {
+	var b [32]byte
+	rand.Read(b[:])
+	token := base64.RawURLEncoding.EncodeToString(b[:])
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // 0600
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(token + "\n")
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return "", err
+	}
+	if replace {
+		return token, os.Rename(tmp.Name(), path)
+	}
+	if err := os.Link(tmp.Name(), path); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return readToken(path)
+		}
+		return token, os.Rename(tmp.Name(), path) // no hard links there
+	}
+	return token, nil
+}
