@@ -303,7 +303,8 @@ var refused = map[string]bool{
 
 // joinRequest finds the tool that a request is about: by the call id that it
 // is paired by, or by its looks. A request that its vendor gives no name to
-// takes the tool's, so that two channels give it one id.
+// takes the tool's, so that two channels give it one id: without a name, a tool
+// is asked for once.
 func (s *Session) joinRequest(d *event.Draft, f *facts) bool {
 	t, _ := s.st.tools.get(d.Pair)
 	if d.Pair == "" {
@@ -318,11 +319,14 @@ func (s *Session) joinRequest(d *event.Draft, f *facts) bool {
 		return true
 	}
 	f.about = t
-	if d.Key == "" {
-		d.Key = callKey(t.call, t.id)
-	}
 	if f.pair == "" {
 		f.pair = callKey(t.call, t.id)
+	}
+	if d.Key == "" {
+		d.Key = f.pair
+	}
+	if d.Subject == "" {
+		d.Subject = t.name
 	}
 	return true
 }

@@ -111,8 +111,12 @@ func (s *Session) Recover(now time.Time) []event.Draft {
 func (s *Session) Exit(now time.Time, x Exit) []event.Draft {
 	s.closeRequests(now, everyRequest)
 	out := outcomeOf(x)
-	s.st.open.all(func(id string, _ *run) bool {
-		s.rule(event.Draft{Header: event.Header{Type: out.typ, Run: id, Time: now, Severity: out.severity, Cause: x.Cause}, Fields: out.fields})
+	s.st.open.all(func(id string, r *run) bool {
+		d := event.Draft{Header: event.Header{Type: out.typ, Run: id, Time: now, Severity: out.severity, Cause: x.Cause}, Fields: out.fields}
+		if !s.placed || r.epoch != s.pos.Epoch { // another process's, that went unseen: this one's end says nothing of it
+			d = event.Draft{Header: event.Header{Type: "run.cancelled", Run: id, Time: now, Severity: event.Notice}}
+		}
+		s.rule(d)
 		return true
 	})
 	if s.exited {

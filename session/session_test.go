@@ -264,7 +264,7 @@ func TestBind(t *testing.T) {
 0:0 session.started
 0:1 run.started run=r1 <- session.started@0:0
 0:2 tool.requested (Bash) run=r1 <- run.started@0:1 {"tool":{"call_id":"c1","name":"Bash"}}
-0:3 attention.requested run=r1 <- tool.requested@0:2 notice {"kind":"permission"}
+0:3 attention.requested (Bash) run=r1 <- tool.requested@0:2 notice {"kind":"permission"}
 0:4 attention.resolved (attention.requested@0:3) run=r1 <- attention.requested@0:3 {"latency_ms":5000,"resolution":"dismissed"}
 0:5 run.cancelled run=r1 <- run.started@0:1 notice {"duration_ms":5000}
 0:6 run.started run=r2 <- session.started@0:0
@@ -334,7 +334,7 @@ func TestBind(t *testing.T) {
 			want: `
 0:0 session.started
 0:1 tool.requested (Bash) {"args_digest":"` + event.Digest(ls) + `","tool":{"call_id":"c1","name":"Bash"}}
-0:2 attention.requested <- tool.requested@0:1 notice {"kind":"permission","options":[{"id":"allow","label":"allow"},{"id":"deny","label":"deny"}]}
+0:2 attention.requested (Bash) <- tool.requested@0:1 notice {"kind":"permission","options":[{"id":"allow","label":"allow"},{"id":"deny","label":"deny"}]}
 0:3 attention.answered (attention.requested@0:2) <- cmd-1 {"answer":{"option":"allow"},"via":"control"}
 0:4 attention.resolved (attention.requested@0:2) <- attention.answered@0:3 {"latency_ms":4000,"resolution":"answered"}
 0:5 tool.completed (Bash) <- tool.requested@0:1 {"tool":{"call_id":"c1","name":"Bash"}}`,
@@ -345,7 +345,7 @@ func TestBind(t *testing.T) {
 			want: `
 0:0 session.started
 0:1 tool.requested (Bash) {"args_digest":"` + event.Digest(ls) + `","tool":{"call_id":"c1","name":"Bash"}}
-0:2 attention.requested <- tool.requested@0:1 notice {"kind":"permission","options":[{"id":"allow","label":"allow"},{"id":"deny","label":"deny"}]}
+0:2 attention.requested (Bash) <- tool.requested@0:1 notice {"kind":"permission","options":[{"id":"allow","label":"allow"},{"id":"deny","label":"deny"}]}
 0:3 attention.answered (attention.requested@0:2) <- attention.requested@0:2 {"answer":{"option":"allow"},"via":"oob"}
 0:4 attention.resolved (attention.requested@0:2) <- attention.answered@0:3 {"latency_ms":3000,"resolution":"answered"}
 0:5 tool.completed (Bash) <- tool.requested@0:1 {"tool":{"call_id":"c1","name":"Bash"}}`,
@@ -356,19 +356,19 @@ func TestBind(t *testing.T) {
 			want: `
 0:0 session.started
 0:1 tool.requested (A) {"tool":{"call_id":"c1","name":"A"}}
-0:2 attention.requested <- tool.requested@0:1 notice {"kind":"permission"}
+0:2 attention.requested (A) <- tool.requested@0:1 notice {"kind":"permission"}
 0:3 attention.resolved (attention.requested@0:2) <- attention.requested@0:2 {"latency_ms":0,"resolution":"dismissed"}
 0:4 tool.denied (A) <- tool.requested@0:1 {"tool":{"call_id":"c1","name":"A"}}
 0:5 tool.requested (B) {"tool":{"call_id":"c2","name":"B"}}
-0:6 attention.requested <- tool.requested@0:5 notice {"kind":"permission"}
+0:6 attention.requested (B) <- tool.requested@0:5 notice {"kind":"permission"}
 0:7 attention.resolved (attention.requested@0:6) <- attention.requested@0:6 {"latency_ms":0,"resolution":"dismissed"}
 0:8 tool.failed (B) <- tool.requested@0:5 {"error":{"type":"interrupt"},"tool":{"call_id":"c2","name":"B"}}
 0:9 tool.requested (C) {"tool":{"call_id":"c3","name":"C"}}
-0:10 attention.requested <- tool.requested@0:9 notice {"kind":"form"}
+0:10 attention.requested (C) <- tool.requested@0:9 notice {"kind":"form"}
 0:11 attention.resolved (attention.requested@0:10) <- attention.requested@0:10 {"latency_ms":0,"resolution":"dismissed"}
 0:12 tool.completed (C) <- tool.requested@0:9 {"tool":{"call_id":"c3","name":"C"}}
 0:13 tool.requested (D) {"tool":{"call_id":"c4","name":"D"}}
-0:14 attention.requested <- tool.requested@0:13 notice {"kind":"permission","options":[{"id":"once","label":"once"},{"id":"reject","label":"reject"}]}
+0:14 attention.requested (D) <- tool.requested@0:13 notice {"kind":"permission","options":[{"id":"once","label":"once"},{"id":"reject","label":"reject"}]}
 0:15 attention.answered (attention.requested@0:14) <- attention.requested@0:14 {"answer":{},"via":"oob"}
 0:16 attention.resolved (attention.requested@0:14) <- attention.answered@0:15 {"latency_ms":0,"resolution":"answered"}
 0:17 tool.completed (D) <- tool.requested@0:13 {"tool":{"call_id":"c4","name":"D"}}`,
@@ -380,8 +380,18 @@ func TestBind(t *testing.T) {
 0:0 session.started
 0:1 tool.requested (A) {"args_digest":"` + event.Digest(ls) + `","tool":{"call_id":"c1","name":"A"}}
 0:2 tool.requested (A) {"args_digest":"` + event.Digest(ls) + `","tool":{"call_id":"c2","name":"A"}}
-0:3 attention.requested <- tool.requested@0:1 notice {"kind":"permission"}
-0:4 attention.requested <- tool.requested@0:2 notice {"kind":"permission"}`,
+0:3 attention.requested (A) <- tool.requested@0:1 notice {"kind":"permission"}
+0:4 attention.requested (A) <- tool.requested@0:2 notice {"kind":"permission"}`,
+		},
+		{
+			name:    "a tool that asks twice by names of its own has two requests",
+			batches: [][]event.Draft{{say("tool.requested", call("A", "c1"))}, {say("attention.requested", permission, pair("p1"), link("A", nil))}, {say("attention.resolved", pair("p1"), meta("resolution", "answered"))}, {say("attention.requested", permission, pair("p2"), link("A", nil))}},
+			want: `
+0:0 session.started
+0:1 tool.requested (A) {"tool":{"call_id":"c1","name":"A"}}
+0:2 attention.requested (A) <- tool.requested@0:1 notice {"kind":"permission"}
+0:3 attention.resolved (attention.requested@0:2) <- attention.requested@0:2 {"latency_ms":0,"resolution":"answered"}
+0:4 attention.requested (A) <- tool.requested@0:1 notice {"kind":"permission"}`,
 		},
 		{
 			name:    "an answer in the agent's own screen is resolved with it, and once",
@@ -411,7 +421,7 @@ func TestBind(t *testing.T) {
 0:0 session.started
 0:1 run.started run=r1 <- session.started@0:0
 0:2 tool.requested (A) run=r1 <- run.started@0:1 {"tool":{"call_id":"c1","name":"A"}}
-0:3 attention.requested run=r1 <- tool.requested@0:2 notice {"kind":"permission"}
+0:3 attention.requested (A) run=r1 <- tool.requested@0:2 notice {"kind":"permission"}
 0:4 run.finished run=r1 <- run.started@0:1 {"duration_ms":0}
 0:5 run.started run=r2 <- session.started@0:0
 0:6 attention.answered (attention.requested@0:3) run=r1 <- attention.requested@0:3 {"answer":{},"via":"oob"}
@@ -583,7 +593,7 @@ func TestRestart(t *testing.T) {
 0:0 session.started
 0:1 run.started run=r1 <- session.started@0:0
 0:2 tool.requested (Bash) run=r1 <- run.started@0:1 {"tool":{"call_id":"c1","name":"Bash"}}
-0:3 attention.requested run=r1 <- tool.requested@0:2 notice {"kind":"permission","options":[{"id":"allow","label":"allow"}]}
+0:3 attention.requested (Bash) run=r1 <- tool.requested@0:2 notice {"kind":"permission","options":[{"id":"allow","label":"allow"}]}
 0:4 delegation.subagent.started run=r1 <- run.started@0:1
 1:0 attention.resolved (attention.requested@0:3) run=r1 <- attention.requested@0:3 {"latency_ms":1000,"resolution":"dismissed"}
 1:1 session.started
@@ -597,6 +607,21 @@ func TestRestart(t *testing.T) {
 3:0 x.aep-wrap.session.exited {"reason":"normal"}`
 	if d := cmp.Diff(strings.Split(strings.TrimSpace(want), "\n"), got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+func TestExitSaysNothingOfAnEarlierProcess(t *testing.T) {
+	c := conf()
+	c.State = fold(New(conf()).Bind(t0, []event.Draft{say("run.started", inRun("r1"))}))
+	s := New(c)
+	s.Bind(t0, []event.Draft{say("progress.status")})
+	var got []string
+	for _, d := range s.Exit(t0, Exit{Code: 7, By: "user"}) {
+		got = append(got, d.Type+string(seal(d).Data))
+	}
+	want := []string{`run.cancelled{"duration_ms":0}`, `session.ended{"duration_ms":0,"reason":"error","runs":1}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -45,6 +45,7 @@ type run struct {
 	id      string
 	started string // event id of run.started
 	at      time.Time
+	epoch   int64  // of its start
 	failed  string // event id of the last tool.failed, while nothing went on after it
 }
 
@@ -133,7 +134,12 @@ type facts struct {
 }
 
 func readFacts(typ string, data json.RawMessage) (f facts) {
-	if len(data) == 0 || effects[typ] == nil {
+	switch typ {
+	case "tool.requested", "tool.completed", "tool.failed", "tool.denied", "attention.requested":
+	default:
+		return f // of the others the envelope says all that is remembered
+	}
+	if len(data) == 0 {
 		return f
 	}
 	var p struct {
@@ -143,14 +149,13 @@ func readFacts(typ string, data json.RawMessage) (f facts) {
 		} `json:"tool"`
 		ArgsDigest string `json:"args_digest"`
 		Kind       string `json:"kind"`
-		Via        string `json:"via"`
 		Options    []struct {
 			ID string `json:"id"`
 		} `json:"options"`
 	}
 	// A payload off its schema gives the members that could be read.
 	_ = json.Unmarshal(data, &p)
-	f = facts{tool: p.Tool.Name, call: p.Tool.CallID, args: p.ArgsDigest, kind: p.Kind, via: p.Via}
+	f = facts{tool: p.Tool.Name, call: p.Tool.CallID, args: p.ArgsDigest, kind: p.Kind}
 	for _, o := range p.Options {
 		f.options = append(f.options, o.ID)
 	}
@@ -185,7 +190,7 @@ var effects = map[string]func(*State, *event.Header, facts){
 	"run.started": func(st *State, h *event.Header, _ facts) {
 		st.runs++
 		if h.Run != "" && !st.over.has(h.Run) {
-			st.open.put(h.Run, &run{id: h.Run, started: h.ID, at: h.Time})
+			st.open.put(h.Run, &run{id: h.Run, started: h.ID, at: h.Time, epoch: h.Epoch})
 		}
 	},
 	"run.finished":  endRun,
