@@ -129,11 +129,10 @@ func (s *Session) endRun(d *event.Draft, _ *facts) bool {
 	if s.st.over.has(d.Run) {
 		return false
 	}
-	if d.Type != "run.finished" {
-		// What a finished run left in the background may still be answered;
-		// what was cut off may not.
-		s.closeRequests(d.Time, func(r *request) bool { return r.run == d.Run })
-	}
+	// A run that was cut off waits for nothing any more. One that finished may
+	// have left something in the background that still does: a step of its own.
+	cut := d.Type != "run.finished"
+	s.closeRequests(d.Time, func(r *request) bool { return r.run == d.Run && (cut || r.step == "") })
 	r, ok := s.st.open.get(d.Run)
 	if !ok {
 		return true

@@ -415,21 +415,24 @@ func TestBind(t *testing.T) {
 0:3 x.acme.attention.answered {"answer":{"option":"x"},"via":"oob"}`,
 		},
 		{
-			name:    "a request outlives the run that finished, not the one that was cancelled",
-			batches: [][]event.Draft{{say("run.started", inRun("r1"))}, {say("tool.requested", call("A", "c1"))}, {say("attention.requested", permission, pair("c1"))}, {say("run.finished")}, {say("run.started", inRun("r2"))}, {say("tool.completed", call("A", "c1"))}, {say("attention.requested", meta("kind", "input"), pair("i1"))}, {say("run.cancelled", meta("by", "user"))}},
+			name:    "a request of a step outlives the run that finished, not the one that was cancelled",
+			batches: [][]event.Draft{{say("run.started", inRun("r1"))}, {say("tool.requested", call("A", "c0"))}, {say("attention.requested", permission, pair("c0"))}, {say("tool.requested", call("A", "c1"), step("sub"))}, {say("attention.requested", permission, pair("c1"))}, {say("run.finished")}, {say("run.started", inRun("r2"))}, {say("tool.completed", call("A", "c1"))}, {say("attention.requested", meta("kind", "input"), pair("i1"))}, {say("run.cancelled", meta("by", "user"))}},
 			want: `
 0:0 session.started
 0:1 run.started run=r1 <- session.started@0:0
-0:2 tool.requested (A) run=r1 <- run.started@0:1 {"tool":{"call_id":"c1","name":"A"}}
+0:2 tool.requested (A) run=r1 <- run.started@0:1 {"tool":{"call_id":"c0","name":"A"}}
 0:3 attention.requested (A) run=r1 <- tool.requested@0:2 notice {"kind":"permission"}
-0:4 run.finished run=r1 <- run.started@0:1 {"duration_ms":0}
-0:5 run.started run=r2 <- session.started@0:0
-0:6 attention.answered (attention.requested@0:3) run=r1 <- attention.requested@0:3 {"answer":{},"via":"oob"}
-0:7 attention.resolved (attention.requested@0:3) run=r1 <- attention.answered@0:6 {"latency_ms":0,"resolution":"answered"}
-0:8 tool.completed (A) run=r1 <- tool.requested@0:2 {"tool":{"call_id":"c1","name":"A"}}
-0:9 attention.requested run=r2 <- run.started@0:5 notice {"kind":"input"}
-0:10 attention.resolved (attention.requested@0:9) run=r2 <- attention.requested@0:9 {"latency_ms":0,"resolution":"dismissed"}
-0:11 run.cancelled run=r2 <- run.started@0:5 {"by":"user","duration_ms":0}`,
+0:4 tool.requested (A) run=r1 step=sub <- run.started@0:1 {"tool":{"call_id":"c1","name":"A"}}
+0:5 attention.requested (A) run=r1 step=sub <- tool.requested@0:4 notice {"kind":"permission"}
+0:6 attention.resolved (attention.requested@0:3) run=r1 <- attention.requested@0:3 {"latency_ms":0,"resolution":"dismissed"}
+0:7 run.finished run=r1 <- run.started@0:1 {"duration_ms":0}
+0:8 run.started run=r2 <- session.started@0:0
+0:9 attention.answered (attention.requested@0:5) run=r1 step=sub <- attention.requested@0:5 {"answer":{},"via":"oob"}
+0:10 attention.resolved (attention.requested@0:5) run=r1 step=sub <- attention.answered@0:9 {"latency_ms":0,"resolution":"answered"}
+0:11 tool.completed (A) run=r1 step=sub <- tool.requested@0:4 {"tool":{"call_id":"c1","name":"A"}}
+0:12 attention.requested run=r2 <- run.started@0:8 notice {"kind":"input"}
+0:13 attention.resolved (attention.requested@0:12) run=r2 <- attention.requested@0:12 {"latency_ms":0,"resolution":"dismissed"}
+0:14 run.cancelled run=r2 <- run.started@0:8 {"by":"user","duration_ms":0}`,
 		},
 		{
 			name:    "subagents, tasks and steps cite what opened them",
