@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -541,14 +542,33 @@ func (l *launch) announce() {
 	if a.cfg.Quiet || !isTerminal(a.Stderr) {
 		return
 	}
-	line := fmt.Sprintf("%s is wrapped · log %s", l.name, tilde(filepath.Join(a.cfg.LogDir, l.name), a.paths.home))
-	switch {
-	case a.cfg.Collector != "":
-		line += " · sends to " + a.cfg.Collector
-	case a.cfg.Listen != off:
-		line += " · watch " + a.watchURL() + " or aep-wrap tail"
+	line := struct {
+		Agent     string `json:"agent"`
+		Log       string `json:"log,omitempty"`
+		Collector string `json:"collector,omitempty"`
+		Watch     string `json:"watch,omitempty"`
+	}{Agent: l.name, Collector: a.cfg.Collector}
+	if l.logDir != "" {
+		line.Log = filepath.Dir(jsonl.Path(l.logDir, l.name, l.id))
 	}
-	a.warn("%s", line)
+	if a.cfg.Collector == "" && a.cfg.Listen != off {
+		line.Watch = a.watchURL()
+	}
+	if a.cfg.JSON {
+		json.NewEncoder(a.Stderr).Encode(line)
+		return
+	}
+	text := line.Agent + " is wrapped"
+	if line.Log != "" {
+		text += " · log " + tilde(line.Log, a.paths.home)
+	}
+	if line.Collector != "" {
+		text += " · sends to " + line.Collector
+	}
+	if line.Watch != "" {
+		text += " · watch " + line.Watch + " or aep-wrap tail"
+	}
+	a.warn("%s", text)
 }
 
 func tilde(path, home string) string {

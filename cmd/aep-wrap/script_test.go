@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"aep-wrap/agent"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 		"aep-hook": func() { os.Exit(hookclient.Main(os.Args[1:])) },
 		"claude":   func() { os.Exit(playClaude(os.Args[1:])) },
 		"get":      get,
+		"onpty":    onPTY,
 	})
 }
 
@@ -58,6 +60,8 @@ func TestScript(t *testing.T) {
 			switch cond {
 			case "root":
 				return os.Getuid() == 0, nil
+			case "mount":
+				return canMount(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -67,6 +71,7 @@ func TestScript(t *testing.T) {
 			"nowhere":    nowhere,
 			"mode":       mode,
 			"freeport":   freeport,
+			"tinydisk":   tinydisk,
 			"eventually": eventually,
 		},
 	})
@@ -101,6 +106,33 @@ func get() {
 	}
 	fmt.Println(resp.StatusCode)
 	io.Copy(os.Stdout, resp.Body)
+}
+
+// onPTY COMMAND...: runs the command on a terminal of 80 by 24. When it prints
+// RESIZE the terminal becomes 100 by 33, when it prints TYPE "hello" is typed.
+func onPTY() {
+	cmd := exec.Command(os.Args[1], os.Args[2:]...)
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	defer time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() }).Stop()
+	sc := bufio.NewScanner(tty)
+	for sc.Scan() {
+		line := strings.TrimRight(sc.Text(), "\r")
+		fmt.Println(line)
+		switch line {
+		case "RESIZE":
+			pty.Setsize(tty, &pty.Winsize{Rows: 33, Cols: 100})
+		case "TYPE":
+			io.WriteString(tty, "hello\r")
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // answering STATUS|hang: starts a collector that answers every POST so, and
@@ -149,7 +181,7 @@ func received(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	b, _ := os.ReadFile(ts.MkAbs("received"))
 	if got := bytes.Contains(b, []byte(args[0])); got == neg {
-		ts.Fatalf("received %q: %v; the collector was sent:\n%s", args[0], got, b)
+		ts.Fatalf("received %q: %v; the collector was sent %d bytes, at last:\n%s", args[0], got, len(b), b[max(0, len(b)-2000):])
 	}
 }
 
@@ -180,6 +212,24 @@ func nowhere(ts *testscript.TestScript, neg bool, args []string) {
 	if looked == 0 {
 		ts.Fatalf("nowhere: there was nothing to look at")
 	}
+}
+
+// canMount says whether a file system can be mounted by who runs the test.
+func canMount() bool {
+	dir, err := os.MkdirTemp("", "mount-")
+	if err != nil {
+		return false
+	}
+	defer os.RemoveAll(dir)
+	return exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", dir).Run() == nil && exec.Command("umount", dir).Run() == nil
+}
+
+// tinydisk DIR: makes DIR a file system of 300 KiB.
+func tinydisk(ts *testscript.TestScript, neg bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.Mkdir(dir, 0o755))
+	ts.Check(exec.Command("mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", dir).Run())
+	ts.Defer(func() { exec.Command("umount", "-l", dir).Run() })
 }
 
 // mode PERM FILE: the file's permission bits are PERM.
