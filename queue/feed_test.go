@@ -287,6 +287,16 @@ func TestShedding(t *testing.T) {
 	}
 }
 
+func TestALossIsTold(t *testing.T) {
+	d := Loss{Agent: "a", Session: "s", Reason: ReasonFull, Events: map[event.Severity]int{event.Debug: 2, event.Notice: 1, event.Error: 0}}.Draft()
+	if d.Type != "x.aep-wrap.queue.dropped" || d.Severity < event.Notice || d.Fields.Str("reason") != ReasonFull || d.Fields.Get("dropped") != 3 {
+		t.Errorf("%+v", d)
+	}
+	if debug, errs := d.Fields.Get("by_severity", "debug"), d.Fields.Get("by_severity", "error"); debug != 2 || errs != nil {
+		t.Errorf("debug %v, error %v", debug, errs)
+	}
+}
+
 // TestShedsTheOldest is the order of AEP-0003 §8.4: debug before info, the
 // oldest first, whatever is logged between them.
 func TestShedsTheOldest(t *testing.T) {

@@ -30,6 +30,21 @@ func (l Loss) Total() (n int) {
 	return n
 }
 
+// Draft tells the loss in the stream where it was: for session.Bind, as every
+// other draft.
+func (l Loss) Draft() event.Draft {
+	counts := event.Fields{}
+	for s := event.Debug; s <= event.Critical; s++ {
+		if n := l.Events[s]; n > 0 {
+			counts = append(counts, event.Meta(s.String(), n))
+		}
+	}
+	return event.Draft{
+		Header: event.Header{Type: "x.aep-wrap.queue.dropped", Severity: event.Warning},
+		Fields: event.Fields{event.Meta("reason", l.Reason), event.Meta("dropped", l.Total()), event.Meta("by_severity", counts)},
+	}
+}
+
 type lossKey struct{ agent, session, reason string }
 
 // maxLosses bounds the report that nobody takes: beyond it, losses are counted

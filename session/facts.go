@@ -20,7 +20,7 @@ func draftFacts(d *event.Draft) (f facts) {
 		}
 	case "attention":
 		f.kind, f.via = str(d.Fields, "kind"), str(d.Fields, "via")
-		f.options = optionIDs(d.Fields)
+		f.options = optionIDs(member(d.Fields, "options"))
 	}
 	return f
 }
@@ -49,13 +49,13 @@ func str(f event.Fields, path ...string) string {
 	return s
 }
 
-func optionIDs(f event.Fields) (ids []string) {
+func optionIDs(options any) (ids []string) {
 	add := func(o any) {
 		if id, ok := member(o, "id").(string); ok {
 			ids = append(ids, id)
 		}
 	}
-	switch list := member(f, "options").(type) {
+	switch list := options.(type) {
 	case []event.Fields:
 		for _, o := range list {
 			add(o)

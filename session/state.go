@@ -139,26 +139,16 @@ func readFacts(typ string, data json.RawMessage) (f facts) {
 	default:
 		return f // of the others the envelope says all that is remembered
 	}
-	if len(data) == 0 {
+	p, err := event.ParseObject(data)
+	if err != nil {
 		return f
 	}
-	var p struct {
-		Tool struct {
-			Name   string `json:"name"`
-			CallID string `json:"call_id"`
-		} `json:"tool"`
-		ArgsDigest string `json:"args_digest"`
-		Kind       string `json:"kind"`
-		Options    []struct {
-			ID string `json:"id"`
-		} `json:"options"`
-	}
 	// A payload off its schema gives the members that could be read.
-	_ = json.Unmarshal(data, &p)
-	f = facts{tool: p.Tool.Name, call: p.Tool.CallID, args: p.ArgsDigest, kind: p.Kind}
-	for _, o := range p.Options {
-		f.options = append(f.options, o.ID)
-	}
+	f.tool, _ = member(p["tool"], "name").(string)
+	f.call, _ = member(p["tool"], "call_id").(string)
+	f.args, _ = p["args_digest"].(string)
+	f.kind, _ = p["kind"].(string)
+	f.options = optionIDs(p["options"])
 	return f
 }
 
