@@ -30,8 +30,8 @@ func Adapter() adapters.Adapter {
 			Detect: func(adapters.Launch) bool { return false },
 			Wire:   wire,
 		},
-		Map:        hooks.Map,
-		Vocabulary: hooks.Terms(),
+		Map:        mapMoment,
+		Vocabulary: terms,
 		Reply:      Reply,
 	}
 }
@@ -42,6 +42,8 @@ func wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		SetEnv: map[string]string{"AEP_HOOK_URL": e.HookURL + "/" + name},
 	}, nil
 }
+
+var mapMoment, terms = Merge(hooks)
 
 var hooks = New(Vocabulary{
 	Vendor:  name,
