@@ -100,6 +100,7 @@ type lane struct {
 	inReady        bool
 	reading        bool
 	stalled        bool        // its log could not be read a moment ago
+	told           bool        // and that was told
 	done           bool        // nothing more will be offered
 	orphan         *jsonl.Lock // its owner is dead, and we are who sends it on
 	end            int64       // of what was offered of its log
@@ -527,6 +528,7 @@ func (f *Feed) read(l *lane, maxEvents int, maxBytes int64) Batch {
 	head.off = reached
 	switch {
 	case err == nil:
+		l.told = false
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errShort):
 		f.o.Log.Warn("a log cannot be read on; its unsent events are lost to this sink", "log", path, "offset", reached, "error", err)
 		n := 0
@@ -539,8 +541,10 @@ func (f *Feed) read(l *lane, maxEvents int, maxBytes int64) Batch {
 		}
 		head.off, p.end = head.end, head.end
 	default:
-		f.o.Log.Warn("a log cannot be read now; trying again", "log", path, "offset", reached, "error", err)
-		l.stalled = true
+		if !l.told {
+			f.o.Log.Warn("a log cannot be read now; trying again", "log", path, "offset", reached, "error", err)
+		}
+		l.stalled, l.told = true, true
 		time.AfterFunc(time.Second, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()

@@ -518,6 +518,27 @@ func TestALogThatGoesAway(t *testing.T) {
 	}
 }
 
+func TestALogThatCannotBeReadNow(t *testing.T) {
+	var said bytes.Buffer
+	f := newFeed(t, Options{MaxEvents: 2, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	root := t.TempDir()
+	a, b := newSource(t, root, "A"), newSource(t, root, "B")
+	a.logged(f, 10)
+	path := a.log.Path()
+	_ = os.Rename(path, path+".away")
+	_ = os.Mkdir(path, 0o700) // opens, and cannot be read
+	got := all(t, f, 2)
+	none(t, f)
+	b.logged(f, 3) // the others go on
+	want(t, all(t, f, 3), "B", 0, 3)
+	_ = os.Remove(path)
+	_ = os.Rename(path+".away", path)
+	want(t, append(got, all(t, f, 8)...), "A", 0, 10)
+	if l := f.TakeLosses("", ""); len(l) != 0 || strings.Count(said.String(), "trying again") != 1 {
+		t.Errorf("lost %v, said %s", l, said.String())
+	}
+}
+
 func TestGarbageInALogIsPassedOverAndCounted(t *testing.T) {
 	f := newFeed(t, Options{MaxEvents: 1})
 	a := newSource(t, t.TempDir(), "A")
