@@ -241,7 +241,7 @@ func (p *Process) mirrorStop(sig syscall.Signal) {
 			return
 		}
 	}
-	p.sigs.suspend(sig, false)
+	suspend(sig, false)
 }
 
 // halted says whether the agent is stopped right now.

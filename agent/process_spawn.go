@@ -101,15 +101,12 @@ func disown(pid int) {
 	ours.Unlock()
 }
 
-// fdOf is the number of an open file, whose mode it leaves alone: File.Fd may
-// make it blocking, for all who share it.
+// fdOf is the number of an open file, -1 without one. The description is as a
+// child expects it: File.Fd undoes the non-blocking mode that Go has put a
+// file into, and leaves one that came from elsewhere.
 func fdOf(f *os.File) int {
-	fd := -1
 	if f == nil {
-		return fd
+		return -1
 	}
-	if c, err := f.SyscallConn(); err == nil {
-		_ = c.Control(func(n uintptr) { fd = int(n) })
-	}
-	return fd
+	return int(f.Fd())
 }

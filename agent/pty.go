@@ -460,7 +460,7 @@ func (t *terminal) stopped(sig syscall.Signal) {
 	t.gate.shut(t.inWake)
 	t.flush(time.Second)
 	t.cook(false)
-	if stopped := t.p.sigs.suspend(sig, true); !stopped {
+	if stopped := suspend(sig, true); !stopped {
 		if sig == syscall.SIGSTOP {
 			// Nobody looks after us as a job, and somebody wants the agent stopped.
 			t.reclaim()

@@ -385,9 +385,8 @@ func TestTerminalStderrElsewhere(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	t.Run("a program that catches nothing", func(t *testing.T) {
 		s := shell(t)
-		before := s.settings()
-		s.send("$BIN @wrap sh -c 'echo on$((1+1)); sleep 0.2; read x; echo got-$x; exit 9'\n")
-		s.expect("on2")
+		s.send("$BIN @wrap sh -c 'echo me=$$; sleep 0.2; read x; echo got-$x; exit 9'\n")
+		pid := atoi(t, s.expectRE(`me=(\d+)`)[1])
 		s.waitRaw(true)
 		for range 3 {
 			s.send("\x1a")
@@ -398,13 +397,13 @@ func TestSuspend(t *testing.T) {
 			s.send("fg\n")
 			s.expect("$BIN")
 			s.waitRaw(true)
+			eventually(t, "the agent goes on", func() bool { p, ok := procByID(pid); return ok && !p.stopped() })
 		}
 		s.send("hello\n")
 		s.expect("got-hello")
 		s.expect("$ ")
 		s.send("echo =$?=\n")
 		s.expect("=9=")
-		_ = before
 	})
 	t.Run("a TUI that stops its group", func(t *testing.T) {
 		s := shell(t)
@@ -555,7 +554,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 // terminal.
 func TestBackgroundSurvivesANormalEnd(t *testing.T) {
 	s := shell(t)
-	s.send("$BIN @wrap sh -c '(sleep 0.5; echo late-$((40+2)); sleep 0.3; tty; exec sleep 30) & echo pid=$!; exit 3'; echo =$?=\n")
+	s.send("$BIN @wrap sh -c '(sleep 0.5; echo late-$((40+2)); sleep 0.3; tty <&1; exec sleep 30) & echo pid=$!; exit 3'; echo =$?=\n")
 	pid := atoi(t, s.expectRE(`pid=(\d+)`)[1])
 	s.expect("=3=") // at once
 	s.expect("late-42")

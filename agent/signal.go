@@ -3,7 +3,6 @@ package agent
 import (
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -35,17 +34,13 @@ var passedOn = append([]os.Signal{
 }, systemSignals...)
 
 // caught collects the signals that reach this process while an agent runs.
-type caught struct {
-	ch chan os.Signal
-	mu sync.Mutex // guards stop against a suspension
-	on bool
-}
+type caught struct{ ch chan os.Signal }
 
 // catch begins to collect the given signals, but for those that we were
 // started with ignored (nohup): an ignored signal stays so, for us and for
 // every child.
 func catch(sigs ...os.Signal) *caught {
-	c := &caught{ch: make(chan os.Signal, 64), on: true}
+	c := &caught{ch: make(chan os.Signal, 64)}
 	for _, s := range sigs {
 		if !ignored(s) {
 			signal.Notify(c.ch, s)
@@ -54,12 +49,7 @@ func catch(sigs ...os.Signal) *caught {
 	return c
 }
 
-func (c *caught) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.on = false
-	signal.Stop(c.ch)
-}
+func (c *caught) stop() { signal.Stop(c.ch) }
 
 // suspend stops this process by sig as the agent was stopped, so that the
 // shell sees its job stop: the whole process group where the terminal or a
@@ -67,25 +57,13 @@ func (c *caught) stop() {
 // SIGSTOP. It returns once we were continued, or with false when nothing
 // stopped us: the kernel discards SIGTSTP and its kin in a group that no shell
 // looks after, and stops no PID 1.
-func (c *caught) suspend(sig syscall.Signal, group bool) bool {
+func suspend(sig syscall.Signal, group bool) bool {
 	cont := make(chan os.Signal, 1)
 	signal.Notify(cont, syscall.SIGCONT)
 	defer signal.Stop(cont)
-	if sig == syscall.SIGTSTP && !ignored(sig) {
-		signal.Reset(syscall.SIGTSTP) // its default is to stop
-		defer func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.on {
-				signal.Notify(c.ch, syscall.SIGTSTP)
-			}
-		}()
-	}
-	pid := os.Getpid()
-	if group && sig != syscall.SIGSTOP {
-		pid = 0
-	}
-	if syscall.Kill(pid, sig) != nil {
+	restore, ok := stopSelf(sig, group && sig != syscall.SIGSTOP)
+	defer restore()
+	if !ok {
 		return false
 	}
 	// Time goes on while we are stopped, so the timer may win a race that is
@@ -110,15 +88,4 @@ func inForeground() (fg, had bool) {
 	defer unix.Close(fd)
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp(), true
-}
-
-// withoutTTOU calls f where a change of the terminal's settings is made from
-// the background too, instead of stopping us.
-func withoutTTOU(f func()) {
-	was := ignored(syscall.SIGTTOU)
-	signal.Ignore(syscall.SIGTTOU)
-	f()
-	if !was {
-		signal.Reset(syscall.SIGTTOU)
-	}
 }

@@ -38,13 +38,14 @@ func (c *Collector) ingest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, release, status, p := c.readBody(w, r)
-	defer release()
 	if status != 0 {
+		release()
 		c.refuse(w, status, p)
 		discardRest(w, r)
 		return
 	}
 	items, status, p := c.parse(body, lines)
+	release()
 	if status != 0 {
 		c.refuse(w, status, p)
 		return

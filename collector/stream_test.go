@@ -421,12 +421,10 @@ func TestSlowReaderMissesOnlyTheQuiet(t *testing.T) {
 
 // A replay that cannot be complete does not look complete.
 func TestReplayThatLosesItsPlace(t *testing.T) {
-	s := serve(t, Config{Limits: Limits{SessionEvents: 2000}})
-	var lines []string
-	for i := range int64(2000) {
-		lines = append(lines, ev("s", 0, i, `"data":{"x":"`+strings.Repeat("x", 2000)+`"}`))
+	s := serve(t, Config{Limits: Limits{SessionEvents: 5000}})
+	for i := range int64(5000) {
+		s.hub.hold(mustItem(t, ev("s", 0, i, `"data":{"x":"`+strings.Repeat("x", 2500)+`"}`)))
 	}
-	s.post(lines...)
 	_, br := rawStream(t, s, "live=0&from=all")
 	floodSession(s, func(i int64) string { return ev("s", 1, i) })
 	body, err := io.ReadAll(br)

@@ -2,6 +2,7 @@ package redaction
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -96,6 +97,7 @@ type hider struct {
 	depth depth
 	found []string
 	know  map[string]bool
+	limit int // the longest string of free text, 0: any
 }
 
 func (p *Pipeline) hider(d depth) *hider {
@@ -128,14 +130,54 @@ func (h *hider) text(s string) string {
 	if len(s) < 4 {
 		return s
 	}
+	if h.limit > 0 && len(s) > h.limit {
+		return h.long(s)
+	}
 	spans := h.spans(s)
 	if h.depth == everything {
 		spans = h.p.addPersonal(s, spans)
 	}
-	if len(spans) == 0 {
-		return s
-	}
 	return render(s, spans)
+}
+
+const (
+	maxScan = 4 << 20  // of a string that is cut anyway, no more is looked at
+	margin  = 64 << 10 // what stands so near to the end of what was looked at may be the beginning of a secret
+)
+
+// long redacts a string that is longer than the limit, and cuts it.
+func (h *hider) long(s string) string {
+	size := len(s)
+	if len(s) > maxScan {
+		s = s[:runeStart(s, maxScan)]
+	}
+	spans := h.spans(s)
+	if h.depth == everything {
+		spans = h.p.addPersonal(s, spans)
+	}
+	if len(s) < size {
+		s = s[:runeStart(s, len(s)-margin)]
+		for len(spans) > 0 && spans[len(spans)-1].end > len(s) {
+			last := spans[len(spans)-1]
+			spans = spans[:len(spans)-1]
+			if last.start < len(s) {
+				s = s[:last.start]
+			}
+		}
+	}
+	out := render(s, spans)
+	if len(out) <= h.limit && len(s) == size {
+		return out
+	}
+	cut := len(out)
+	if cut > h.limit {
+		cut = runeStart(out, h.limit)
+		// A marker is not cut in two.
+		if i := strings.LastIndexByte(out[:cut], '['); i >= 0 && cut-i < len(SecretMarker) && strings.HasPrefix(out[i:], "[REDACTED:") {
+			cut = i
+		}
+	}
+	return out[:cut] + "\u2026[truncated " + strconv.Itoa(size-cut) + " bytes]"
 }
 
 // spans are what rules (a) and (b) hide in s, in order and apart.

@@ -123,7 +123,8 @@ func word(s string) bool {
 func Enum(member string, p Path, words map[string]string, otherwise string) Fact {
 	ps := parse(p)
 	return Fact{shows: plain(member, p+" (by table)", event.Metadata), apply: func(in *In, d *event.Draft) bool {
-		w, ok := words[in.str(ps)]
+		v, _ := in.get(ps)
+		w, ok := words[scalar(v)]
 		if !ok {
 			w = otherwise
 		}

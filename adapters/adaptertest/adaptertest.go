@@ -1,0 +1,776 @@
+// Package adaptertest is the suite that every adapter passes: what the corpus
+// and the adapter's own pins say of its inputs; purity; validity at every
+// capture ceiling; that no string of a payload appears above the level its
+// vocabulary declares, and none that it does not declare; wiring; and a reply
+// for every decision that a request offers. Only tests import it.
+package adaptertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"aep-wrap/adapters"
+	"aep-wrap/event"
+	"aep-wrap/event/eventtest"
+	"aep-wrap/redaction"
+	"aep-wrap/session"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Spec is an adapter and what it is tested with.
+type Spec struct {
+	Adapter adapters.Adapter
+
+	// Corpus are files of the protocol's corpus, under fixtures/mappings, and
+	// Pins files of the adapter's own in the same shape, under testdata.
+	Corpus []string
+	Pins   []string
+
+	// Captures are moments as the runtime gave them, beyond the pins' inputs.
+	Captures func(testing.TB) []adapters.Moment
+
+	// Declared are the fields that a draft of a type may show, where they are
+	// not rows of the Vocabulary.
+	Declared func(m adapters.Moment, typ string) []adapters.TermField
+
+	// Wires are command lines; what they become is in testdata/wire.
+	Wires []Wire
+}
+
+// report takes a finding, as t.Errorf does.
+type report func(format string, args ...any)
+
+// Wire is a launch with a name.
+type Wire struct {
+	Name     string
+	Launch   adapters.Launch
+	Endpoint adapters.Endpoint
+}
+
+// Run runs the suite.
+func Run(t *testing.T, s Spec) {
+	t.Run("valid", func(t *testing.T) {
+		if err := adapters.Validate(s.Adapter); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var own []adapters.Moment
+	for _, file := range s.Corpus {
+		t.Run(strings.TrimSuffix(file, ".json"), func(t *testing.T) {
+			own = append(own, runPins(t, s, eventtest.File(t, "fixtures", "mappings", file))...)
+		})
+	}
+	for _, file := range s.Pins {
+		t.Run("pins/"+strings.TrimSuffix(file, ".json"), func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join("testdata", file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			own = append(own, runPins(t, s, raw)...)
+		})
+	}
+	if s.Captures != nil {
+		own = append(own, s.Captures(t)...)
+	}
+	if len(own) == 0 {
+		t.Fatal("no moment to test with: give Corpus, Pins or Captures")
+	}
+	for _, c := range []struct {
+		name    string
+		check   func(Spec, []adapters.Moment, report)
+		moments []adapters.Moment
+	}{
+		{"pure", pure, own},
+		{"strangers", pure, strangers(t, s.Adapter)},
+		{"ceilings", ceilings, own},
+		{"canary", canary, own},
+		{"replies", replies, own},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.check(s, c.moments, t.Errorf) })
+	}
+	for _, w := range s.Wires {
+		t.Run("wire/"+w.Name, func(t *testing.T) { wire(t, s, w) })
+	}
+}
+
+// ---- pins
+
+// channels are the containers of a pin file, and the channel of their inputs.
+var channels = map[string]adapters.Channel{
+	"hooks": adapters.Hook, "moments": adapters.Hook, "events": adapters.Stream, "records": adapters.Telemetry,
+	"stream": adapters.Stream, "transcript": adapters.Transcript, "telemetry": adapters.Telemetry,
+	"drafts": adapters.Drafts, "process": adapters.Process,
+}
+
+type pin struct {
+	Input    json.RawMessage `json:"input"`
+	Expected json.RawMessage `json:"expected"`
+	Held     bool            `json:"held"`
+}
+
+func runPins(t *testing.T, s Spec, raw []byte) (inputs []adapters.Moment) {
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	one := func(name string, c adapters.Channel, p pin) {
+		m := moment(t, c, name, p.Input)
+		m.Held = p.Held || c == adapters.Hook && bytes.Contains(p.Expected, []byte(`"control"`))
+		inputs = append(inputs, m)
+		t.Run(name, func(t *testing.T) { check(t, s, m, p.Expected) })
+	}
+	for _, container := range slices.Sorted(maps.Keys(channels)) {
+		if file[container] == nil {
+			continue
+		}
+		var pins map[string]json.RawMessage
+		if err := json.Unmarshal(file[container], &pins); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(pins)) {
+			var p pin
+			if strings.HasPrefix(name, "$") {
+				continue
+			}
+			if err := json.Unmarshal(pins[name], &p); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			one(name, channels[container], p)
+		}
+	}
+	if file["fallback"] != nil {
+		var p pin
+		if err := json.Unmarshal(file["fallback"], &p); err != nil {
+			t.Fatal(err)
+		}
+		one("fallback", adapters.Hook, p)
+	}
+	return inputs
+}
+
+// moment makes a pin's input one. A case's name may carry a variant:
+// "Notification_permission"; the payload's own word counts where it has one.
+func moment(t testing.TB, c adapters.Channel, name string, raw []byte) adapters.Moment {
+	t.Helper()
+	m := adapters.Moment{Channel: c, Raw: raw, Time: at}
+	var err error
+	if m.Payload, err = event.ParseObject(raw); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	switch c {
+	case adapters.Stream, adapters.Transcript:
+		m.Name, _ = m.Payload["type"].(string)
+	case adapters.Telemetry:
+		m.Name, _ = m.Payload["event.name"].(string)
+	default:
+		for _, k := range []string{"hook_event_name", "hookName", "event"} {
+			if s, ok := m.Payload[k].(string); ok {
+				m.Name = s
+				break
+			}
+		}
+		if m.Name == "" {
+			m.Name, _, _ = strings.Cut(name, "_")
+		}
+	}
+	return m
+}
+
+var at = time.Date(2026, 7, 3, 10, 0, 0, 0, time.UTC)
+
+type shown struct {
+	Type    string         `json:"type"`
+	Data    map[string]any `json:"data,omitempty"`
+	Subject string         `json:"subject,omitempty"`
+	Step    string         `json:"step,omitempty"`
+}
+
+// check compares what a moment becomes with what is pinned, at the default
+// ceiling.
+func check(t *testing.T, s Spec, m adapters.Moment, expected json.RawMessage) {
+	got := []shown{}
+	for _, d := range s.Adapter.Map(m) {
+		got = append(got, show(t, s, d, redaction.DefaultPolicy()))
+	}
+	want := []shown{}
+	switch e := bytes.TrimSpace(expected); {
+	case len(e) == 0 || string(e) == "null":
+	case e[0] == '[':
+		if err := json.Unmarshal(e, &want); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		want = make([]shown, 1)
+		if err := json.Unmarshal(e, &want[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range want {
+		want[i].Data, _ = uncomment(want[i].Data).(map[string]any)
+		if want[i].Data == nil {
+			want[i].Data = map[string]any{}
+		}
+	}
+	if g, w := text(got), text(want); g != w {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}
+
+func uncomment(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		delete(x, "$comment")
+		for k := range x {
+			x[k] = uncomment(x[k])
+		}
+	case []any:
+		for i := range x {
+			x[i] = uncomment(x[i])
+		}
+	}
+	return v
+}
+
+func text(v any) string {
+	b, _ := json.MarshalIndent(v, "", " ")
+	return string(b)
+}
+
+// show seals a draft that no session has placed.
+func show(t testing.TB, s Spec, d event.Draft, p redaction.Policy) shown {
+	t.Helper()
+	d.Agent = s.Adapter.Name
+	e, err := redaction.NewGate(p, redaction.NewPipeline(redaction.Options{})).Seal(&d)
+	if err != nil {
+		t.Fatalf("%s: %v", d.Type, err)
+	}
+	out := shown{Type: e.Type, Subject: e.Subject, Step: e.Step, Data: map[string]any{}}
+	switch d.Type {
+	case "attention.answered", "attention.resolved", "attention.timeout":
+		out.Subject = d.Pair // on the wire the request's id, which a session knows
+	}
+	if len(e.Data) > 0 {
+		if err := json.Unmarshal(e.Data, &out.Data); err != nil {
+			t.Fatalf("%s: %v", d.Type, err)
+		}
+	}
+	return out
+}
+
+// ---- purity
+
+// pure asserts that Map and Reply give the same twice, leave their input
+// alone, and do not panic.
+func pure(s Spec, ms []adapters.Moment, bad report) {
+	for _, m := range ms {
+		before := deep(m.Payload)
+		first, second := s.Adapter.Map(m), s.Adapter.Map(m)
+		if !reflect.DeepEqual(first, second) {
+			bad("%s %s: two readings of one moment differ", m.Channel, m.Name)
+		}
+		if s.Adapter.Reply != nil {
+			for _, a := range []adapters.Answer{{}, {Option: "allow"}, {Text: "no"}, {Values: map[string]any{"1": "2"}}} {
+				if !bytes.Equal(s.Adapter.Reply(m, a), s.Adapter.Reply(m, a)) {
+					bad("%s %s: two replies differ", m.Channel, m.Name)
+				}
+			}
+		}
+		if s.Adapter.Logs != nil {
+			s.Adapter.Logs(m)
+		}
+		if !reflect.DeepEqual(before, any(m.Payload)) {
+			bad("%s %s: the payload was changed", m.Channel, m.Name)
+		}
+	}
+}
+
+func deep(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		if x == nil {
+			return x
+		}
+		out := make(map[string]any, len(x))
+		for k, v := range x {
+			out[k] = deep(v)
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, v := range x {
+			out[i] = deep(v)
+		}
+		return out
+	}
+	return v
+}
+
+// strangers are the inputs of every vendor in the corpus, and some that no
+// vendor gave, on every channel: none may trip an adapter up.
+func strangers(t *testing.T, a adapters.Adapter) (ms []adapters.Moment) {
+	payloads := []map[string]any{nil, {}, {"type": "user", "message": "text"}, {"type": json.Number("1")},
+		{"tool_name": []any{}, "tool_input": "x", "message": map[string]any{"content": []any{nil, "x", map[string]any{"type": "tool_use"}}}}}
+	names := map[string]bool{"": true, "Some Future\nHook": true}
+	for _, term := range a.Vocabulary {
+		names[term.Native] = true
+	}
+	dir := os.Getenv("AEP_CONFORMANCE")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "conformance")
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "fixtures", "mappings", "*.json"))
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := event.ParseJSON(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		inputs(tree, func(p map[string]any) { payloads = append(payloads, p) })
+	}
+	for _, c := range []adapters.Channel{adapters.Hook, adapters.Stream, adapters.Transcript, adapters.Telemetry, adapters.Drafts, adapters.Process, "elsewhere"} {
+		for _, p := range payloads {
+			for n := range names {
+				ms = append(ms, adapters.Moment{Channel: c, Name: n, Payload: p, Time: at, Session: "s"})
+			}
+		}
+	}
+	return ms
+}
+
+func inputs(v any, found func(map[string]any)) {
+	switch x := v.(type) {
+	case map[string]any:
+		if in, ok := x["input"].(map[string]any); ok {
+			found(in)
+		}
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			inputs(x[k], found)
+		}
+	case []any:
+		for _, y := range x {
+			inputs(y, found)
+		}
+	}
+}
+
+// ---- ceilings
+
+var levels = []event.Level{event.None, event.Metadata, event.Redacted, event.Full}
+
+// ceilings takes moments the whole road at every capture ceiling: what comes
+// out is a valid stream of valid events, and shows nothing above its ceiling.
+func ceilings(s Spec, ms []adapters.Moment, bad report) {
+	for _, l := range levels {
+		gate := redaction.NewGate(redaction.Policy{Ceiling: l}, redaction.NewPipeline(redaction.Options{}))
+		sessions := map[string]*session.Session{}
+		streams := map[string]*event.Stream{}
+		for i, m := range ms {
+			for _, d := range s.Adapter.Map(m) {
+				id := d.Session
+				if id == "" {
+					id = "launch"
+				}
+				if sessions[id] == nil {
+					sessions[id] = session.New(session.Config{Agent: s.Adapter.Name, Host: "host", Session: id, State: session.NewState()})
+					streams[id] = event.NewStream()
+				}
+				for _, bound := range sessions[id].Bind(at.Add(time.Duration(i)*time.Second), []event.Draft{d}) {
+					e, err := gate.Seal(&bound)
+					if err != nil {
+						bad("%s %s at %s: %s: %v", m.Channel, m.Name, l, d.Type, err)
+						continue
+					}
+					line := e.AppendJSON(nil)
+					parsed, err := event.Parse(line)
+					if err != nil {
+						bad("%s %s at %s: %v\n%s", m.Channel, m.Name, l, err, line)
+						continue
+					}
+					for _, v := range slices.Concat(event.Check(parsed), streams[id].Add(parsed)) {
+						if l == event.None && v.Rule == "payload" {
+							continue // without data nothing that is required is there
+						}
+						bad("%s %s at %s: %v\n%s", m.Channel, m.Name, l, v, line)
+					}
+					if parsed.Capture > l {
+						bad("%s %s at %s: it claims %s\n%s", m.Channel, m.Name, l, parsed.Capture, line)
+					}
+					if l == event.None && len(parsed.Data) > 0 {
+						bad("%s %s at none: it has data\n%s", m.Channel, m.Name, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+// ---- canary
+
+const (
+	wordCanary  = "canaryq7x"
+	proseCanary = "canary q7x in prose"
+)
+
+// named are the members that may show whatever names something.
+var named = []string{"(subject)", "(session)", "(run)", "(step)", "tool.name", "fields[].id", "fields[].choices[].id", "prompt"}
+
+// canary puts a canary into each string of each moment in turn. It must not
+// appear below the level at which the vocabulary declares that path, and never
+// where it declares none. Prose must not appear at metadata at all, but in
+// what names a thing.
+func canary(s Spec, ms []adapters.Moment, bad report) {
+	pipe := redaction.NewPipeline(redaction.Options{})
+	gates := make([]*redaction.Gate, len(levels))
+	for i, l := range levels {
+		gates[i] = redaction.NewGate(redaction.Policy{Ceiling: l}, pipe)
+	}
+	done := map[string]bool{}
+	for _, m := range ms {
+		for _, path := range stringPaths(m.Payload, nil) {
+			for _, c := range []string{wordCanary, proseCanary} {
+				probe := m
+				probe.Raw = nil
+				probe.Payload, _ = deep(m.Payload).(map[string]any)
+				replace(probe.Payload, path, c)
+				for _, d := range s.Adapter.Map(probe) {
+					lowest, members, declared := s.declared(probe, d.Type, path)
+					for i, l := range levels {
+						e, err := gates[i].Seal(&d)
+						if err != nil {
+							bad("%s: %v", d.Type, err)
+							continue
+						}
+						if !bytes.Contains(e.AppendJSON(nil), []byte(c)) {
+							continue
+						}
+						at := fmt.Sprintf("%s %s: %s of %s at %s", m.Channel, m.Name, d.Type, strings.Join(path, "."), l)
+						switch {
+						case done[at]:
+						case !declared:
+							bad("%s: it appears, and the vocabulary does not say so", at)
+						case l < lowest && l != event.None, l == event.None && !envelope(members):
+							bad("%s: it appears, and is declared from %s on", at, lowest)
+						case c == proseCanary && l <= event.Metadata && !slices.ContainsFunc(members, func(m string) bool { return slices.Contains(named, m) }):
+							bad("%s: prose appears", at)
+						default:
+							continue
+						}
+						done[at] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// envelope says that one of the members is an attribute of the envelope, which
+// no ceiling takes away.
+func envelope(members []string) bool {
+	return slices.ContainsFunc(members, func(m string) bool { return strings.HasPrefix(m, "(") })
+}
+
+// declared says from which level on a draft of a type may show a path.
+func (s Spec) declared(m adapters.Moment, typ string, path []string) (lowest event.Level, members []string, ok bool) {
+	var fields []adapters.TermField
+	for _, term := range s.Adapter.Vocabulary {
+		wild := strings.HasSuffix(term.Emits, ".*") && strings.HasPrefix(typ, strings.TrimSuffix(term.Emits, "*"))
+		if term.Channel == m.Channel && (term.Emits == typ || wild) {
+			fields = append(fields, term.Fields...)
+		}
+	}
+	if s.Declared != nil {
+		fields = append(fields, s.Declared(m, typ)...)
+	}
+	lowest = event.Full
+	for _, f := range fields {
+		for _, from := range strings.Split(f.From, "|") {
+			if !covers(from, path, f.Level > event.Metadata) {
+				continue
+			}
+			lowest, ok = min(lowest, f.Level), true
+			members = append(members, f.Member)
+		}
+	}
+	return lowest, members, ok
+}
+
+// covers says whether a declared path is this one, or holds it where what is
+// declared is content or a list of names.
+func covers(from string, path []string, below bool) bool {
+	parts := strings.Split(strings.ReplaceAll(from, `\.`, "\x00"), ".")
+	if from == "" || len(parts) > len(path) {
+		return false
+	}
+	for i, p := range parts {
+		if p = strings.ReplaceAll(p, "\x00", "."); p != "*" && p != path[i] {
+			return false
+		}
+	}
+	return below || len(parts) == len(path) || slices.Contains([]string{"required", "enum", "items", "*"}, parts[len(parts)-1])
+}
+
+func stringPaths(v any, at []string) (out [][]string) {
+	switch x := v.(type) {
+	case string:
+		return [][]string{slices.Clone(at)}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			out = append(out, stringPaths(x[k], append(at, k))...)
+		}
+	case []any:
+		for i := range x {
+			out = append(out, stringPaths(x[i], append(at, fmt.Sprint(i)))...)
+		}
+	}
+	return out
+}
+
+func replace(v any, path []string, s string) {
+	for i, k := range path {
+		last := i == len(path)-1
+		switch x := v.(type) {
+		case map[string]any:
+			if last {
+				x[k] = s
+				return
+			}
+			v = x[k]
+		case []any:
+			n := 0
+			fmt.Sscan(k, &n)
+			if last {
+				x[n] = s
+				return
+			}
+			v = x[n]
+		}
+	}
+}
+
+// ---- replies
+
+// replies asserts that every option and every form of a request that says it
+// can be answered through us is answered, and that what is no answer is none.
+func replies(s Spec, ms []adapters.Moment, bad report) {
+	for _, m := range ms {
+		m.Held = true
+		for _, d := range s.Adapter.Map(m) {
+			if d.Type != "attention.requested" || !slices.Contains(strs(d.Fields.Get("respond_via")), "control") {
+				continue
+			}
+			if s.Adapter.Reply == nil {
+				bad("%s: it says that it can be answered, and Reply is nil", m.Name)
+				return
+			}
+			answered := 0
+			list, _ := d.Fields.Get("options").([]event.Fields)
+			for _, o := range list {
+				answered++
+				if b := s.Adapter.Reply(m, adapters.Answer{Option: o.Str("id")}); !json.Valid(b) {
+					bad("%s: option %s is answered with %q", m.Name, o.Str("id"), b)
+				}
+			}
+			fields, _ := d.Fields.Get("fields").([]event.Fields)
+			if len(fields) > 0 {
+				answered++
+				if b := s.Adapter.Reply(m, adapters.Answer{Values: values(fields)}); !json.Valid(b) {
+					bad("%s: the form filled in is answered with %q", m.Name, b)
+				}
+			}
+			if answered == 0 {
+				continue
+			}
+			if b := s.Adapter.Reply(m, adapters.Answer{}); len(b) > 0 {
+				bad("%s: no answer is answered with %q", m.Name, b)
+			}
+			if b := s.Adapter.Reply(m, adapters.Answer{Option: "no such option"}); len(b) > 0 {
+				bad("%s: an unknown option is answered with %q", m.Name, b)
+			}
+		}
+	}
+}
+
+func strs(v any) (out []string) {
+	list, _ := v.([]any)
+	for _, x := range list {
+		s, _ := x.(string)
+		out = append(out, s)
+	}
+	return out
+}
+
+func values(fields []event.Fields) map[string]any {
+	out := map[string]any{}
+	for _, f := range fields {
+		switch f.Str("type") {
+		case "number":
+			out[f.Str("id")] = json.Number("1")
+		case "boolean":
+			out[f.Str("id")] = true
+		case "select":
+			choices, _ := f.Get("choices").([]event.Fields)
+			var v any = choices[0].Str("id")
+			if f.Get("multi") == true {
+				v = []any{v}
+			}
+			out[f.Str("id")] = v
+		default:
+			out[f.Str("id")] = "text"
+		}
+	}
+	return out
+}
+
+// ---- wiring
+
+func wire(t *testing.T, s Spec, w Wire) {
+	if !s.Adapter.Launch.Detect(w.Launch) {
+		t.Errorf("Detect does not know %q", w.Launch.Args)
+	}
+	before := slices.Clone(w.Launch.Args)
+	got, err := s.Adapter.Launch.Wire(w.Launch, w.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := s.Adapter.Launch.Wire(w.Launch, w.Endpoint)
+	if !reflect.DeepEqual(got, again) {
+		t.Error("two wirings of one launch differ")
+	}
+	if !slices.Equal(before, w.Launch.Args) {
+		t.Error("the launch was changed")
+	}
+	for _, a := range got.Args {
+		if w.Endpoint.HookURL != "" && strings.Contains(a, w.Endpoint.HookURL) {
+			t.Errorf("the hook address, which is a secret, stands on the command line: %q", a)
+		}
+	}
+	files := map[string]json.RawMessage{}
+	for name, b := range got.Files {
+		if !json.Valid(b) {
+			b, _ = json.Marshal(string(b))
+		}
+		files[name] = bytes.TrimSpace(b)
+	}
+	golden(t, filepath.Join("testdata", "wire", w.Name+".golden"), text(map[string]any{
+		"passthrough": got.Passthrough, "args": got.Args, "set_env": got.SetEnv, "unset_env": got.UnsetEnv,
+		"files": files, "stdout": got.Stdout, "events_fd": got.EventsFD, "logs": got.Logs, "notes": got.Notes,
+	})+"\n")
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (-update writes it)", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (-update writes it):\ngot\n%s\nwant\n%s", path, got, want)
+	}
+}
+
+// Fuzz takes any bytes as a payload on any channel: no panic, and what comes
+// out is sealed. The seeds are the moments.
+func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
+	all := []adapters.Channel{adapters.Hook, adapters.Stream, adapters.Transcript, adapters.Telemetry, adapters.Drafts, adapters.Process}
+	for _, m := range seeds {
+		f.Add(byte(slices.Index(all, m.Channel)), m.Name, event.AppendValue(nil, m.Payload))
+	}
+	gate := redaction.NewGate(redaction.Policy{Ceiling: event.Full}, redaction.NewPipeline(redaction.Options{}))
+	f.Fuzz(func(t *testing.T, channel byte, name string, raw []byte) {
+		payload, err := event.ParseObject(raw)
+		if err != nil {
+			payload = nil
+		}
+		m := adapters.Moment{Channel: all[int(channel)%len(all)], Name: name, Payload: payload, Raw: raw, Time: at, Session: "s", Held: true}
+		s := session.New(session.Config{Agent: a.Name, Host: "host", Session: "s"})
+		for _, d := range s.Bind(at, a.Map(m)) {
+			e, err := gate.Seal(&d)
+			if err != nil {
+				t.Fatalf("%s: %v", d.Type, err)
+			}
+			line := e.AppendJSON(nil)
+			if _, err := event.Parse(line); err != nil {
+				t.Fatalf("%v\n%s", err, line)
+			}
+		}
+		if a.Reply != nil {
+			a.Reply(m, adapters.Answer{Option: "allow"})
+			a.Reply(m, adapters.Answer{Values: map[string]any{"1": "1"}})
+		}
+		if a.Logs != nil {
+			a.Logs(m)
+		}
+	})
+}
+
+// Captures reads moments from the runtime's captures, where they are at hand
+// ($AEP_CAPTURES, or ../shared/captures beside the repository): files of one
+// payload, or of one a line. Elsewhere there are none.
+func Captures(t testing.TB, c adapters.Channel, pattern ...string) (ms []adapters.Moment) {
+	t.Helper()
+	dir := os.Getenv("AEP_CAPTURES")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "captures")
+	}
+	files, _ := filepath.Glob(filepath.Join(append([]string{dir}, pattern...)...))
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, piece := range pieces(raw) {
+			o, err := event.ParseObject(piece)
+			if err != nil {
+				t.Fatalf("%s, object %d: %v", f, i+1, err)
+			}
+			name := strings.TrimSuffix(filepath.Base(f), filepath.Ext(f))
+			// Some captures wrap what was seen: {event, payload}, {dir, msg}.
+			for _, k := range []string{"payload", "msg"} {
+				if in, ok := o[k].(map[string]any); ok && (o["at_ms"] != nil || o["t"] != nil) {
+					name, _ = o["event"].(string)
+					o, piece = in, nil
+				}
+			}
+			if piece == nil {
+				piece = event.AppendValue(nil, o)
+			}
+			ms = append(ms, moment(t, c, name, piece))
+		}
+	}
+	return ms
+}
+
+// pieces cuts a file into its JSON values.
+func pieces(raw []byte) (out [][]byte) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	for {
+		var v json.RawMessage
+		if d.Decode(&v) != nil {
+			return out
+		}
+		out = append(out, v)
+	}
+}
