@@ -64,7 +64,8 @@ type Feed struct {
 
 	mu      sync.Mutex
 	lanes   map[string]*lane
-	ready   []*lane // with something to hand out, in turn
+	logs    map[string]*lane // by the path of their log
+	ready   []*lane          // with something to hand out, in turn
 	closed  bool
 	window  amount
 	loose   amount
@@ -167,7 +168,7 @@ func NewFeed(o Options) *Feed {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Feed{o: o, wake: make(chan struct{}, 1), lanes: map[string]*lane{}, losses: map[lossKey]*Loss{}}
+	return &Feed{o: o, wake: make(chan struct{}, 1), lanes: map[string]*lane{}, logs: map[string]*lane{}, losses: map[lossKey]*Loss{}}
 }
 
 func (f *Feed) lane(agent, session string) *lane {
@@ -178,6 +179,36 @@ func (f *Feed) lane(agent, session string) *lane {
 		f.lanes[k] = l
 	}
 	return l
+}
+
+// laneOf is an event's lane: that of the log that holds it, which is its
+// session's, also where the event itself names no session (agent.*). A log has
+// one lane, for it has one position.
+func (f *Feed) laneOf(it *Item) *lane {
+	if l := f.logs[it.Log.Path]; l != nil {
+		return l
+	}
+	l := f.lane(it.Agent, it.Session)
+	if it.Log.Path != "" && l.path == "" {
+		f.setLog(l, it.Log.Path)
+	}
+	return l
+}
+
+func (f *Feed) setLog(l *lane, path string) {
+	if f.logs[l.path] == l {
+		delete(f.logs, l.path)
+	}
+	l.path = path
+	f.logs[path] = l
+}
+
+// drop forgets a lane.
+func (f *Feed) drop(l *lane) {
+	delete(f.lanes, l.agent+"\x00"+l.session)
+	if f.logs[l.path] == l {
+		delete(f.logs, l.path)
+	}
 }
 
 // Attach makes the feed send what a session's log holds and this sink has not
@@ -205,10 +236,16 @@ func (f *Feed) Attach(agent, session string, log *jsonl.Log) error {
 	}
 	l = f.lane(agent, session)
 	l.done = false
+	if l.orphan != nil { // sent on already, when its owner came back
+		l.orphan.Release()
+		l.orphan = nil
+		f.active--
+	}
 	if l.path == path { // still about: it goes on from what it has
 		off = l.end
 	} else {
-		l.path, l.acked = path, at
+		f.setLog(l, path)
+		l.acked = at
 	}
 	if off < end {
 		f.push(l, &entry{lane: l, span: true, off: off, end: end})
@@ -246,12 +283,9 @@ func (f *Feed) Offer(it Item) {
 		return
 	}
 	f.stats.Offered++
-	l := f.lane(it.Agent, it.Session)
+	l := f.laneOf(&it)
 	l.done = false
 	size := int64(len(it.Line))
-	if it.Log.Path != "" && l.path == "" {
-		l.path = it.Log.Path
-	}
 	if it.Log.Path == "" || it.Log.Path != l.path {
 		it.Log = Ref{}
 		e := &entry{lane: l, item: it}
@@ -647,7 +681,11 @@ func (f *Feed) Nack(b Batch) {
 func (f *Feed) Drop(it Item, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lose(&lane{agent: it.Agent, session: it.Session}, reason, index(it.Severity), 1)
+	l := f.logs[it.Log.Path]
+	if l == nil {
+		l = &lane{agent: it.Agent, session: it.Session}
+	}
+	f.lose(l, reason, index(it.Severity), 1)
 }
 
 // Done says that nothing more of a session will be offered: its log is about
@@ -703,7 +741,7 @@ func (f *Feed) settle(l *lane) {
 		return
 	}
 	if l.done && !l.dirty && l.orphan == nil {
-		delete(f.lanes, l.agent+"\x00"+l.session)
+		f.drop(l)
 	} else if l.done {
 		f.arm()
 	}
@@ -738,7 +776,7 @@ func (f *Feed) save() {
 	var moves []move
 	var finished []*jsonl.Lock
 	f.mu.Lock()
-	for k, l := range f.lanes {
+	for _, l := range f.lanes {
 		if l.dirty && l.path != "" {
 			moves = append(moves, move{l.path, l.acked})
 		}
@@ -750,7 +788,7 @@ func (f *Feed) save() {
 			finished = append(finished, l.orphan)
 			f.active--
 		}
-		delete(f.lanes, k)
+		f.drop(l)
 	}
 	f.mu.Unlock()
 	if f.o.Sink != "" {
@@ -797,7 +835,7 @@ func (f *Feed) Close() error {
 			l.orphan.Release()
 		}
 	}
-	f.lanes, f.ready = map[string]*lane{}, nil
+	f.lanes, f.logs, f.ready = map[string]*lane{}, map[string]*lane{}, nil
 	select {
 	case f.wake <- struct{}{}:
 	default:

@@ -475,6 +475,67 @@ func TestResume(t *testing.T) {
 	back.Close()
 }
 
+// TestAgentEventsGoTheirLogsWay: agent.* events name no session, but stand in
+// a session's log. They do not move its position past what is still to come.
+func TestAgentEventsGoTheirLogsWay(t *testing.T) {
+	root := t.TempDir()
+	f := NewFeed(Options{Sink: "x"})
+	a, b := newSource(t, root, "A"), newSource(t, root, "B")
+	for _, s := range []*source{a, b} {
+		_ = f.Attach("a", s.session, s.log)
+		s.logged(f, 3)
+		it := Item{Agent: "a", ID: "idle-" + s.session, Line: fmt.Appendf(nil, `{"id":"idle-%s","type":"agent.idle","agent":"a"}`, s.session)}
+		it.Log, _ = s.log.Append(it.Line)
+		f.Offer(it)
+		s.logged(f, 2)
+	}
+	got := ids(next(t, f, 5))
+	if fmt.Sprint(got) != "[A-0 A-1 A-2 idle-A A-3]" {
+		t.Fatalf("%v", got)
+	}
+	if s := f.Stats(); s.LooseEvents != 0 || s.Sessions != 2 {
+		t.Errorf("%+v", s)
+	}
+	second := next(t, f, 3)
+	if fmt.Sprint(ids(second)) != "[B-0 B-1 B-2]" {
+		t.Fatalf("%v", ids(second))
+	}
+	_ = f.Ack(second) // A's first five are still out
+	f.Close()
+	f = newFeed(t, Options{Sink: "x"})
+	for _, s := range []*source{a, b} {
+		_ = f.Attach("a", s.session, s.log)
+	}
+	if got := all(t, f, 9); fmt.Sprint(got) != "[A-0 A-1 A-2 idle-A A-3 A-4 idle-B B-3 B-4]" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAnOwnerComesBackWhileItsLogIsSentOn(t *testing.T) {
+	root := t.TempDir()
+	f := NewFeed(Options{Sink: "x"})
+	a := newSource(t, root, "A")
+	_ = f.Attach("a", "A", a.log)
+	a.logged(f, 4)
+	f.Close()
+	a.log.Close()
+	f = newFeed(t, Options{Sink: "x"})
+	_, _ = f.Resume(root)
+	out := next(t, f, 2)
+	a.log, _ = jsonl.Open(root, "a", "A")
+	defer a.log.Close()
+	_ = f.Attach("a", "A", a.log)
+	a.logged(f, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := f.Drained(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("its events are not waited for: %v", err)
+	}
+	_ = f.Ack(out)
+	want(t, append(ids(out), all(t, f, 4)...), "A", 0, 6)
+	none(t, f)
+}
+
 func TestTwoProcessesResumeOnce(t *testing.T) {
 	root := t.TempDir()
 	a := newSource(t, root, "A")

@@ -42,11 +42,7 @@ func (f *Feed) Resume(root string) (int, error) {
 	}
 	n := 0
 	for _, path := range owing {
-		mine := slices.Contains(f.orphans, path)
-		for _, l := range f.lanes {
-			mine = mine || l.path == path
-		}
-		if !mine {
+		if f.logs[path] == nil && !slices.Contains(f.orphans, path) {
 			f.orphans = append(f.orphans, path)
 			n++
 		}
@@ -90,9 +86,10 @@ func (f *Feed) adopt() bool {
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err == nil && !f.closed && f.lanes[o.head.Agent+"\x00"+o.head.Session] == nil && o.off < o.end {
+	if err == nil && !f.closed && f.lanes[o.head.Agent+"\x00"+o.head.Session] == nil && f.logs[path] == nil && o.off < o.end {
 		l := f.lane(o.head.Agent, o.head.Session)
-		l.path, l.acked, l.orphan, l.done, l.end = path, o.at, o.lock, true, o.end
+		f.setLog(l, path)
+		l.acked, l.orphan, l.done, l.end = o.at, o.lock, true, o.end
 		f.push(l, &entry{lane: l, span: true, off: o.off, end: o.end})
 		return true
 	}
