@@ -298,7 +298,7 @@ func Whole(member string, p Path) Fact {
 // args, result, query, content or cited_text.
 func Content(base string, p Path) Fact {
 	ps := parse(p)
-	return Fact{shows: plain(base, p, event.Redacted), extra: 2, apply: func(in *In, d *event.Draft) bool {
+	return Fact{shows: plain(base, p, event.Redacted), apply: func(in *In, d *event.Draft) bool {
 		if v, ok := in.get(ps); ok {
 			d.Fields = append(d.Fields, family(base, v)...)
 		}

@@ -120,13 +120,14 @@ func (t *Table) Map(m adapters.Moment) []event.Draft {
 	}
 	out, missing := t.eval(row, &in, name, nil)
 	if missing != "" && len(out) == 0 {
-		d := t.base(&in, t.fallback(name))
+		out = append(out, event.Draft{})
+		d := &out[0]
+		t.place(&in, d, t.fallback(name))
 		d.Severity = event.Notice
 		if m.Payload == nil {
 			missing = "payload"
 		}
 		d.Fields = event.Fields{event.Meta("missing", missing)}
-		return append(out, d)
 	}
 	return out
 }
@@ -148,19 +149,22 @@ func (t *Table) eval(r Row, in *In, name string, out []event.Draft) (_ []event.D
 				typ = t.fallback(name)
 			}
 		}
-		d := t.base(in, typ)
+		n := len(out)
+		out = append(out, event.Draft{})
+		d := &out[n]
+		t.place(in, d, typ)
 		if len(r.facts) > 0 {
 			d.Fields = make(event.Fields, 0, len(r.facts)+r.extra)
 		}
 		for i := range r.facts {
-			if f := &r.facts[i]; !f.apply(in, &d) {
-				return out, f.needs
+			if f := &r.facts[i]; !f.apply(in, d) {
+				return out[:n], f.needs
 			}
 		}
 		if len(d.Fields) == 0 {
 			d.Fields = nil
 		}
-		return append(out, d), ""
+		return out, ""
 	case many:
 		n := len(out)
 		for _, sub := range r.rows {
@@ -207,12 +211,13 @@ func (t *Table) eval(r Row, in *In, name string, out []event.Draft) (_ []event.D
 	return out, "row"
 }
 
-func (t *Table) base(in *In, typ string) event.Draft {
-	var d event.Draft
+// place fills the envelope as far as the payload tells it.
+func (t *Table) place(in *In, d *event.Draft, typ string) {
 	d.Type = typ
-	d.Severity = severities[typ]
-	if d.Severity == event.Info && strings.HasPrefix(typ, "x.") {
+	if strings.HasPrefix(typ, "x.") {
 		d.Severity = event.Debug
+	} else {
+		d.Severity = severities[typ]
 	}
 	root := In{Moment: in.Moment, at: in.Moment.Payload}
 	if d.Session = root.str(t.session); d.Session == "" {
@@ -226,7 +231,6 @@ func (t *Table) base(in *In, typ string) event.Draft {
 			d.Time = at
 		}
 	}
-	return d
 }
 
 // severities of the types that are not merely Info.
