@@ -21,7 +21,59 @@ func draftFacts(d *event.Draft) (f facts) {
 	case "attention":
 		f.kind, f.via = str(d.Fields, "kind"), str(d.Fields, "via")
 		f.options = optionIDs(member(d.Fields, "options"))
+		f.form = formSpec(member(d.Fields, "fields"))
 	}
+	return f
+}
+
+// formSpec reads what an answer to a form is judged by: of each field its type
+// and the ids of its choices.
+func formSpec(fields any) (spec []event.FormField) {
+	each(fields, func(o any) {
+		f := event.FormField{}
+		f.ID, _ = member(o, "id").(string)
+		f.Type, _ = member(o, "type").(string)
+		f.Multi, _ = member(o, "multi").(bool)
+		f.Other, _ = member(o, "other").(bool)
+		each(member(o, "choices"), func(c any) {
+			if id, ok := member(c, "id").(string); ok {
+				f.Choices = append(f.Choices, event.FormChoice{ID: id})
+			}
+		})
+		spec = append(spec, f)
+	})
+	return spec
+}
+
+// each gives the objects of a list that is either Fields or a JSON tree.
+func each(list any, yield func(any)) {
+	switch l := list.(type) {
+	case []event.Fields:
+		for _, o := range l {
+			yield(o)
+		}
+	case []any:
+		for _, o := range l {
+			yield(o)
+		}
+	}
+}
+
+// withSpec gives an answer's values the form that they answer, where the
+// vendor's answer does not repeat it.
+func withSpec(f event.Fields, spec []event.FormField) event.Fields {
+	i := slices.IndexFunc(f, func(m event.Field) bool { return m.Name == "answer" })
+	if i < 0 || spec == nil {
+		return f
+	}
+	answer, _ := f[i].Value.(event.Fields)
+	j := slices.IndexFunc(answer, func(m event.Field) bool { return m.Kind == event.Answers && m.Spec == nil })
+	if j < 0 {
+		return f
+	}
+	f, answer = slices.Clone(f), slices.Clone(answer)
+	answer[j].Spec = spec
+	f[i].Value = answer
 	return f
 }
 
@@ -50,21 +102,11 @@ func str(f event.Fields, path ...string) string {
 }
 
 func optionIDs(options any) (ids []string) {
-	add := func(o any) {
+	each(options, func(o any) {
 		if id, ok := member(o, "id").(string); ok {
 			ids = append(ids, id)
 		}
-	}
-	switch list := options.(type) {
-	case []event.Fields:
-		for _, o := range list {
-			add(o)
-		}
-	case []any:
-		for _, o := range list {
-			add(o)
-		}
-	}
+	})
 	return ids
 }
 

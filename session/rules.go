@@ -279,12 +279,18 @@ func (s *Session) endTool(d *event.Draft, f *facts) bool {
 		return false
 	}
 	belong(d, opener{t.id, t.run, t.step})
-	ran := d.Type == "tool.completed" || d.Type == "tool.failed" && !refused[str(d.Fields, "error", "type")]
+	said := ""
+	switch fault := str(d.Fields, "error", "type"); {
+	case d.Type == "tool.completed", d.Type == "tool.failed" && !refused[fault]:
+		said = "allow"
+	case d.Type == "tool.failed" && rejected[fault]:
+		said = "deny"
+	}
 	s.st.requests.all(func(_ string, r *request) bool {
 		switch {
 		case r.tool != t.id:
-		case ran && r.kind == "permission" && r.answer == "":
-			s.answeredLocally(d.Time, r)
+		case said != "" && r.kind == "permission" && r.answer == "":
+			s.answeredLocally(d.Time, r, said)
 		default:
 			s.closeOne(d.Time, r)
 		}
@@ -299,6 +305,9 @@ var refused = map[string]bool{
 	"cancelled": true, "canceled": true, "denied": true, "interrupt": true, "interrupted": true,
 	"permission_denied": true, "rejected": true, "user_rejected": true,
 }
+
+// rejected are those of them that say that a person refused it.
+var rejected = map[string]bool{"rejected": true, "user_rejected": true}
 
 // joinRequest finds the tool that a request is about: by the call id that it
 // is paired by, or by its looks. A request that its vendor gives no name to
@@ -411,6 +420,7 @@ func (s *Session) answer(d *event.Draft, f *facts) bool {
 		return false
 	}
 	setCause(d, r.id)
+	d.Fields = withSpec(d.Fields, r.form)
 	if f.via != "control" && !slices.Contains(s.settle, r.id) {
 		s.settle = append(s.settle, r.id)
 	}

@@ -390,12 +390,12 @@ func (s *Session) resolve(at time.Time, r *request, resolution string) {
 	})
 }
 
-// answeredLocally tells that a permission was given in the agent's own screen,
-// which is known by the tool having run.
-func (s *Session) answeredLocally(at time.Time, r *request) {
+// answeredLocally tells that a permission was given or refused in the agent's
+// own screen, which is known by what became of the tool.
+func (s *Session) answeredLocally(at time.Time, r *request, option string) {
 	answer := event.Fields{}
-	if slices.Contains(r.options, "allow") {
-		answer = event.Fields{event.Meta("option", "allow")}
+	if slices.Contains(r.options, option) {
+		answer = event.Fields{event.Meta("option", option)}
 	}
 	s.rule(event.Draft{
 		Header: event.Header{Type: "attention.answered", Subject: r.id, Time: at, Run: r.run, Step: r.step},

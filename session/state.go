@@ -66,6 +66,7 @@ type request struct {
 	call    string // that tool's call id
 	kind    string
 	options []string
+	form    []event.FormField
 	run     string
 	step    string
 	at      time.Time
@@ -128,6 +129,7 @@ type facts struct {
 	pair             string
 	kind             string // attention.requested
 	options          []string
+	form             []event.FormField
 	via              string // attention.answered
 	about            *tool  // the tool that the event is about
 	bound            bool   // from a draft: about is all there is to know
@@ -149,6 +151,7 @@ func readFacts(typ string, data json.RawMessage) (f facts) {
 	f.args, _ = p["args_digest"].(string)
 	f.kind, _ = p["kind"].(string)
 	f.options = optionIDs(p["options"])
+	f.form = formSpec(p["fields"])
 	return f
 }
 
@@ -208,7 +211,7 @@ var effects = map[string]func(*State, *event.Header, facts){
 	},
 
 	"attention.requested": func(st *State, h *event.Header, f facts) {
-		r := &request{id: h.ID, pair: f.pair, kind: f.kind, options: f.options, run: h.Run, step: h.Step, at: h.Time}
+		r := &request{id: h.ID, pair: f.pair, kind: f.kind, options: f.options, form: f.form, run: h.Run, step: h.Step, at: h.Time}
 		t := f.about
 		if !f.bound { // read back: its cause is the tool, if it is about one
 			st.tools.all(func(_ string, o *tool) bool {
