@@ -510,3 +510,54 @@ func BenchmarkMap(b *testing.B) {
 		})
 	}
 }
+
+// An elicitation's answer comes back as ids and numbers at metadata, with the
+// free text only above: the session knows the form that the payload leaves out.
+func TestElicitationAnswer(t *testing.T) {
+	s := session.New(session.Config{Agent: name, Host: "h", Session: "s", State: session.NewState()})
+	ask := held(t, `{"hook_event_name":"Elicitation","session_id":"s","mcp_server_name":"m","requested_schema":{"properties":{
+		"env":{"type":"string","enum":["staging","production"]},"n":{"type":"integer"},"why":{"type":"string"}}}}`)
+	done := held(t, `{"hook_event_name":"ElicitationResult","session_id":"s","mcp_server_name":"m","action":"accept","content":{"env":"staging","n":3,"why":"because","extra":true}}`)
+	now := time.Date(2026, 7, 3, 10, 0, 0, 0, time.UTC)
+	s.Bind(now, mapMoment(ask))
+	out := s.Bind(now, mapMoment(done))
+	if len(out) != 2 || out[0].Type != "attention.answered" || out[1].Type != "attention.resolved" {
+		t.Fatalf("%v", types(out))
+	}
+	for l, want := range map[event.Level]string{
+		event.Metadata: `{"answer":{"values":{"env":"staging","n":3}},"via":"oob"}`,
+		event.Redacted: `{"answer":{"values":{"env":"staging","n":3,"why":"because"}},"via":"oob"}`,
+	} {
+		equalJSON(t, seal(t, out[0], l).Data, []byte(want))
+	}
+}
+
+// No in the dialog fires no hook. The log says it, and the request is answered.
+func TestRefusedInTheDialog(t *testing.T) {
+	s := session.New(session.Config{Agent: name, Host: "h", Session: "s", State: session.NewState()})
+	now := time.Date(2026, 7, 3, 10, 0, 0, 0, time.UTC)
+	line := func(raw string) adapters.Moment {
+		m := held(t, raw)
+		m.Channel, m.Held = adapters.Transcript, false
+		return m
+	}
+	var out []event.Draft
+	for _, m := range []adapters.Moment{
+		held(t, `{"hook_event_name":"UserPromptSubmit","session_id":"s","prompt_id":"p","prompt":"go"}`),
+		held(t, `{"hook_event_name":"PreToolUse","session_id":"s","prompt_id":"p","tool_name":"Bash","tool_use_id":"t1","tool_input":{"command":"ls"}}`),
+		held(t, `{"hook_event_name":"PermissionRequest","session_id":"s","prompt_id":"p","tool_name":"Bash","tool_input":{"command":"ls"}}`),
+		line(`{"type":"user","sessionId":"s","promptId":"p","message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":"The user doesn't want to proceed with this tool use. The tool use was rejected"}]},"toolUseResult":"User rejected tool use"}`),
+		line(`{"type":"user","sessionId":"s","promptId":"p","message":{"content":[{"type":"text","text":"[Request interrupted by user for tool use]"}]}}`),
+	} {
+		out = append(out, s.Bind(now, mapMoment(m))...)
+	}
+	var got []string
+	for _, d := range out {
+		got = append(got, strings.TrimSpace(d.Type+" "+d.Fields.Str("answer", "option")+d.Fields.Str("by")))
+	}
+	want := []string{"session.started", "run.started", "tool.requested", "attention.requested",
+		"attention.answered deny", "attention.resolved", "tool.failed", "run.cancelled user"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
