@@ -308,6 +308,17 @@ func (l *Log) write(n int) error {
 	return nil
 }
 
+// Sync puts what was written on the disk for good.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil || !l.dirty {
+		return nil
+	}
+	l.dirty = false
+	return l.f.Sync()
+}
+
 func (l *Log) sync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

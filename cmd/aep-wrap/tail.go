@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"aep-wrap/collector/client"
+	"aep-wrap/event"
+)
+
+func newTailCmd(a *app) *cobra.Command {
+	var filter, session, from string
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Watch events as they happen",
+		Long: `Follows a collector's stream: every session of this user, or what --filter and
+--session choose. When the connection breaks it is made again, and goes on where
+it was.`,
+		Example: `  aep-wrap tail
+  aep-wrap tail --from all                               begin with what the collector holds
+  aep-wrap tail --session 01JX9YB                        one session, by the beginning of its name
+  aep-wrap tail --filter '{"severity":{"gte":"notice"}}'
+  aep-wrap tail --json | jq .type                        the events themselves`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if filter != "" {
+				if _, err := event.CompileFilter([]byte(filter)); err != nil {
+					return usageError("--filter: %w", err)
+				}
+			}
+			if from != "all" && from != "now" {
+				return usageError("--from %q: want all or now", from)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			cfg, err := a.follow()
+			if err != nil {
+				return err
+			}
+			cfg.Filter, cfg.All = filter, from == "all"
+			err = a.tail(ctx, cfg, session)
+			if ctx.Err() != nil {
+				return nil // the user has seen enough
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&filter, "filter", "", "only events that match, as attr-match `JSON`")
+	cmd.Flags().StringVar(&session, "session", "", "only sessions whose name begins so")
+	cmd.Flags().StringVar(&from, "from", "now", "`all` begins with what the collector holds")
+	return cmd
+}
+
+// follow is how this user's consumers reach the collector. The per-user one is
+// started when it does not run.
+func (a *app) follow() (client.Config, error) {
+	e := a.endpoint()
+	cfg := client.Config{Base: e.Base, Token: e.Token, HTTP: e.client()}
+	if e.Socket != "" {
+		if a.cfg.Listen == off {
+			return cfg, usageError("--listen is off: there is no collector to follow; name one with --collector")
+		}
+		cfg.HTTP = a.newJoiner(func(s string) { a.warn("%s", s) }).client()
+	}
+	return cfg, nil
+}
+
+// tellConnection says on stderr when the stream breaks, and when it is back.
+func (a *app) tellConnection() func(client.Notice) {
+	down, unreadable := false, 0
+	return func(n client.Notice) {
+		if a.cfg.Quiet {
+			return
+		}
+		switch n.Kind {
+		case client.Lost:
+			if !down {
+				a.warn("the stream is lost (%s); trying again", visible(n.Err.Error()))
+			}
+			down = true
+		case client.Connected:
+			if down {
+				a.warn("the stream is back")
+			}
+			down = false
+		case client.Gap:
+			a.warn("session %s: the collector no longer holds all events between %d:%d and %d:%d; its log has them",
+				visible(n.Session), n.After.Epoch, n.After.Seq, n.Before.Epoch, n.Before.Seq)
+		case client.Unreadable:
+			if unreadable++; unreadable == 1 {
+				a.warn("passed over a message that is no event of AEP %s: %s", event.Version, visible(n.Err.Error()))
+			}
+		}
+	}
+}
+
+func (a *app) tail(ctx context.Context, cfg client.Config, session string) error {
+	cfg.Told = a.tellConnection()
+	p := &tailPrinter{w: a.Stdout, look: a.lookOf(a.Stdout), json: a.cfg.JSON}
+	return client.Follow(ctx, cfg, func(e client.Event) error {
+		if !strings.HasPrefix(e.Session, session) {
+			return nil
+		}
+		return p.print(e)
+	})
+}
+
+// tailPrinter prints one line per event.
+type tailPrinter struct {
+	w    io.Writer
+	look look
+	json bool
+	buf  []byte
+}
+
+func (p *tailPrinter) print(e client.Event) error {
+	p.buf = p.buf[:0]
+	if p.json {
+		p.buf = append(append(p.buf, e.Line...), '\n')
+	} else {
+		p.buf = p.appendLine(p.buf, e)
+	}
+	_, err := p.w.Write(p.buf)
+	return err
+}
+
+func (p *tailPrinter) appendLine(dst []byte, e client.Event) []byte {
+	_, data, err := event.ParseHeader(e.Line)
+	if err != nil {
+		data = nil
+	}
+	t := tell(&event.Event{Header: e.Header, Data: json.RawMessage(data)})
+	who := clip(visible(e.Agent), 16)
+	if e.Session != "" {
+		who += " " + shortName(visible(e.Session))
+	}
+	dst = fmt.Appendf(dst, "%s  %-29s  %s", p.look.paint(dim, e.Time.Local().Format("15:04:05.000")), who, p.look.paint(colourOf(&e.Header), pad(e.Type, 27)))
+	for _, s := range []string{t.subject, t.state} {
+		if s != "" {
+			dst = append(dst, "  "...)
+			dst = append(dst, clip(visible(clip(s, 400)), 120)...)
+		}
+	}
+	if t.took > 0 {
+		dst = append(dst, "  "...)
+		dst = append(dst, p.look.paint(dim, span(t.took))...)
+	}
+	return append(trimRight(dst), '\n')
+}
+
+func trimRight(b []byte) []byte {
+	for len(b) > 0 && b[len(b)-1] == ' ' {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// pad fills text up with spaces; colours are put around the whole.
+func pad(s string, n int) string { return fmt.Sprintf("%-*s", n, s) }
+
+// shortName is as much of a session's name as a line has room for. A ULID's
+// and a UUID's beginning tell sessions apart, and do as an argument.
+func shortName(s string) string {
+	if len(s) <= 12 {
+		return s
+	}
+	return clip(s, 12)
+}
