@@ -426,7 +426,7 @@ const (
 )
 
 // named are the members that may show whatever names something.
-var named = []string{"(subject)", "(session)", "(run)", "(step)", "tool.name", "fields[].id", "fields[].choices[].id", "prompt"}
+var named = []string{"(subject)", "(session)", "(run)", "(step)", "tool.name", "client.name", "fields[].id", "fields[].choices[].id", "prompt"}
 
 // canary puts a canary into each string of each moment in turn. It must not
 // appear below the level at which the vocabulary declares that path, and never

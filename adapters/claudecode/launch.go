@@ -51,6 +51,7 @@ type words struct {
 	fork        bool
 	bare        bool
 	safe        bool
+	hookEvents  bool // its stream tells of every hook
 	idle        bool     // it asks for something other than a session
 	rest        []string // without any --settings
 }
@@ -89,6 +90,8 @@ func read(args []string) words {
 			w.bare = true
 		case "--safe-mode":
 			w.safe = true
+		case "--include-hook-events":
+			w.hookEvents = true
 		}
 		switch {
 		case slices.Contains(asks, a):
@@ -143,6 +146,8 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		return note("claude: --bare skips hooks; only its own output is observed"), nil
 	case w.safe || on(l, "CLAUDE_CODE_SAFE_MODE"):
 		return note("claude: --safe-mode skips hooks; only its own output is observed"), nil
+	case w.hookEvents && stdout(w) != "":
+		return note("claude: --include-hook-events would tell of our hooks too; only its own output is observed"), nil
 	}
 
 	ours := map[string]any{}
@@ -168,6 +173,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 	if w.fork {
 		r.start = forked
 	}
+	r.silent = stdout(w) != ""
 	addHooks(ours, r)
 
 	out := adapters.Wiring{
@@ -217,6 +223,9 @@ type reporting struct {
 	http  bool
 	start string // the name under which SessionStart is told
 	more  []hooked
+	// silent: the stream on stdout would tell of the hooks at the start, and
+	// must stay as it is without us. Its own first line tells the start.
+	silent bool
 }
 
 // installed are the hooks that are installed, and how long each may take, in
@@ -284,6 +293,9 @@ func addHooks(settings map[string]any, r reporting) {
 }
 
 func (r reporting) entry(hook string, timeout int) map[string]any {
+	if r.silent && slices.Contains(commandOnly, hook) {
+		return nil
+	}
 	told := hook
 	if hook == "SessionStart" {
 		told = r.start

@@ -42,6 +42,11 @@ func draft(m adapters.Moment) event.Draft {
 	if r.missing != "" {
 		return refused(m, typ, r.missing)
 	}
+	if typ == "attention.requested" {
+		// Nobody can answer the program through us, whatever it says.
+		d.Fields = slices.DeleteFunc(d.Fields, func(f event.Field) bool { return f.Name == "respond_via" })
+		d.Fields = append(d.Fields, event.Meta("respond_via", []any{"oob"}))
+	}
 	join(&d)
 	return d
 }
