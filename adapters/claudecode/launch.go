@@ -51,7 +51,7 @@ type words struct {
 	fork        bool
 	bare        bool
 	safe        bool
-	hookEvents  bool // its stream tells of every hook
+	hookEvents  bool     // its stream tells of every hook
 	idle        bool     // it asks for something other than a session
 	rest        []string // without any --settings
 }
