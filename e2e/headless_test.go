@@ -32,7 +32,7 @@ var headless = []struct {
 		"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
 	{"write1", []string{"--permission-mode", "acceptEdits"}, []string{
 		"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
-	{"fail", []string{"--allowedTools", "Bash"}, []string{
+	{"fail", []string{"--allowedTools=Bash"}, []string{
 		"session.started", "run.started", "tool.requested", "tool.failed", "tool.requested", "tool.failed", "run.finished", "session.ended"}},
 	{"sub", nil, []string{
 		"session.started", "run.started", "tool.requested", "delegation.subagent.started", "tool.requested", "tool.completed",
