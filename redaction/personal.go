@@ -250,6 +250,12 @@ var notTLD = set(`png jpg jpeg gif svg webp ico bmp js mjs cjs ts tsx jsx css sc
 // in North America, or after a word that says what they are.
 func phones(s string, out []span) []span {
 	for i := 0; i < len(s); {
+		for i < len(s) && !phoneStart[s[i]] {
+			i++
+		}
+		if i == len(s) {
+			break
+		}
 		c := s[i]
 		if !isDigit(c) {
 			if c != '+' && c != '(' || !isDigit(at(s, i+1)) && !(c == '+' && at(s, i+1) == '(') {
@@ -265,6 +271,8 @@ func phones(s string, out []span) []span {
 	}
 	return out
 }
+
+var phoneStart = [256]bool{'+': true, '(': true, '0': true, '1': true, '2': true, '3': true, '4': true, '5': true, '6': true, '7': true, '8': true, '9': true}
 
 // phone judges the digits, blanks and signs at i: where they end, and whether
 // they are a number to call.
@@ -335,9 +343,12 @@ done:
 	if groups > len(sizes) {
 		return end, false
 	}
+	if digits < 7 || digits > 15 {
+		return end, false
+	}
 	said := saysPhone(s, i)
 	if plus {
-		if digits < 8 || digits > 15 || s[i+1] == '0' {
+		if digits < 8 || s[i+1] == '0' {
 			return end, false
 		}
 		if groups == 1 {
@@ -357,7 +368,7 @@ done:
 		}
 		return end, sizes[0] <= 4 || paren
 	}
-	if said && digits >= 7 && digits <= 15 && dots < 3 && !(groups == 3 && sizes[0] == 4 && sizes[1] == 2 && sizes[2] == 2) {
+	if said && dots < 3 && !(groups == 3 && sizes[0] == 4 && sizes[1] == 2 && sizes[2] == 2) {
 		return end, !(dots == 1 && groups == 2)
 	}
 	kinds := 0

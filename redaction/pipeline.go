@@ -56,7 +56,8 @@ var defaultPipeline = &Pipeline{}
 // Finding is a piece of the text that a rule hid. It never holds the piece.
 type Finding struct {
 	Rule       string
-	Start, End int // bytes of the text as it was given
+	Start, End int    // bytes of the text as it was given
+	Path       string // in a tree, where the text stands: .headers[0].value
 }
 
 // Text hides what must not leave.
@@ -77,9 +78,22 @@ func (p *Pipeline) Explain(s string) (string, []Finding) {
 	spans = p.addPersonal(s, spans)
 	var out []Finding
 	for _, sp := range spans {
-		out = append(out, Finding{sp.rule.ID, sp.start, sp.end})
+		out = append(out, Finding{Rule: sp.rule.ID, Start: sp.start, End: sp.end})
 	}
 	return render(s, spans), out
+}
+
+// ExplainValue is Value, and which rule hid what, by path.
+func (p *Pipeline) ExplainValue(v any) (any, []Finding) { return p.explainTree(v, true) }
+
+func (p *Pipeline) explainTree(v any, explain bool) (any, []Finding) {
+	h := p.hider(everything)
+	h.explain = explain
+	v = h.value(v)
+	if len(h.found) > 0 {
+		v = h.againValue(v)
+	}
+	return v, h.findings
 }
 
 // depth says which rules run.
@@ -98,6 +112,33 @@ type hider struct {
 	found []string
 	know  map[string]bool
 	limit int // the longest string of free text, 0: any
+
+	explain  bool
+	path     []string
+	findings []Finding
+}
+
+// told notes what was hidden of the string at the path of now.
+func (h *hider) told(spans []span) {
+	if !h.explain {
+		return
+	}
+	for _, sp := range spans {
+		h.findings = append(h.findings, Finding{sp.rule.ID, sp.start, sp.end, strings.Join(h.path, "")})
+	}
+}
+
+// down goes into a member; the name of it is redacted by the caller.
+func (h *hider) down(sign, step string) {
+	if h.explain {
+		h.path = append(h.path, sign+step)
+	}
+}
+
+func (h *hider) up() {
+	if h.explain {
+		h.path = h.path[:len(h.path)-1]
+	}
 }
 
 func (p *Pipeline) hider(d depth) *hider {
@@ -137,6 +178,7 @@ func (h *hider) text(s string) string {
 	if h.depth == everything {
 		spans = h.p.addPersonal(s, spans)
 	}
+	h.told(spans)
 	return render(s, spans)
 }
 
@@ -335,6 +377,7 @@ func (h *hider) again(s string) string {
 		}
 		kept = append(kept, sp)
 	}
+	h.told(kept)
 	return render(s, kept)
 }
 

@@ -54,7 +54,7 @@ func (sc *scan) unseparated(p *place, i int) {
 		}
 		sc.judge(p, j, end, 0)
 		return
-	case len(before) >= 2 && (before[1] == "login" || before[1] == "user" || before[1] == "username" || before[1] == "account" || before[1] == "machine") && !proseWords[before[0]] && p.n.grade >= firm:
+	case p.n.grade >= firm && inFold(loginWords, before[1]) && !inFold(proseWords, before[0]):
 		// machine h login u password x
 		end := sc.bareEnd(p, j)
 		if v := s[j:end]; !inFold(proseWords, v) && !isPunct(v) {
@@ -68,12 +68,10 @@ func (sc *scan) unseparated(p *place, i int) {
 	sc.stated(p, j)
 }
 
-// wordsBefore are up to three words before i on its line, nearest first, in
-// lower case.
-func (sc *scan) wordsBefore(i, line int) []string {
+// wordsBefore are the two words before i on its line, nearest first.
+func (sc *scan) wordsBefore(i, line int) (out [2]string) {
 	s := sc.s
-	var out []string
-	for len(out) < 3 {
+	for n := 0; n < len(out); {
 		e := i
 		for e > line && (isSpace(s[e-1]) || s[e-1] == '"' || s[e-1] == '\'') {
 			e--
@@ -83,34 +81,30 @@ func (sc *scan) wordsBefore(i, line int) []string {
 			b--
 		}
 		if b == e {
-			if line > 0 && len(out) < 2 { // .netrc over lines
-				i = line - 1
-				line = lineStart(s, i, 200)
-				if i <= line {
-					return out
-				}
-				continue
+			if line == 0 || n > 0 && inFold(proseWords, out[0]) { // .netrc goes over lines
+				return out
 			}
-			return out
+			i = line - 1
+			if line = lineStart(s, i, 200); i <= line {
+				return out
+			}
+			continue
 		}
-		out = append(out, strings.ToLower(s[b:e]))
+		out[n] = s[b:e]
+		n++
 		i = b
 	}
 	return out
 }
 
+var (
+	verbs      = set("set setx setenv set: config:set #define define requirepass put -gx -x -ux -xg -ugx --secret --plaintext")
+	loginWords = set("login user username account machine")
+)
+
 // verb: the words before make the next two a name and its value.
-func (sc *scan) verb(p *place, before []string) bool {
-	if len(before) == 0 {
-		return false
-	}
-	switch w := before[0]; w {
-	case "set", "setx", "setenv", "set:", "config:set", "#define", "define", "requirepass", "put", "-gx", "-x", "-ux", "-xg", "-ugx", "--secret", "--plaintext":
-		return true
-	case "env", "arg":
-		return p.n.upper
-	}
-	return false
+func (sc *scan) verb(p *place, before [2]string) bool {
+	return inFold(verbs, before[0]) || p.n.upper && (before[0] == "ENV" || before[0] == "ARG")
 }
 
 // option: --password x.

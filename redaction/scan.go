@@ -9,7 +9,6 @@ import (
 type span struct {
 	start, end int
 	rule       *Rule
-	mark       string // what stands in its place; "" is the rule's own marker
 }
 
 // scan is one pass over one text. It is pooled: names keeps what it learned.

@@ -11,12 +11,8 @@ import (
 // What an object holds under a credential's name is hidden whatever it looks
 // like. The tree is not changed; what nothing is hidden in is shared with it.
 func (p *Pipeline) Value(v any) any {
-	h := p.hider(everything)
-	out := h.value(v)
-	if len(h.found) > 0 {
-		out = h.againValue(out)
-	}
-	return out
+	v, _ = p.explainTree(v, false)
+	return v
 }
 
 // value redacts a tree.
@@ -37,11 +33,13 @@ func (h *hider) array(a []any) any {
 	var out []any
 	for i, e := range a {
 		n := e
+		h.down("", index(h.explain, i))
 		if s, ok := e.(string); ok && secret != nil && secret[i] != nil {
 			n = h.hideParts(s, secret[i])
 		} else {
 			n = h.value(e)
 		}
+		h.up()
 		if out == nil && !same(n, e) {
 			out = append(make([]any, 0, len(a)), a[:i]...)
 		}
@@ -82,6 +80,8 @@ func (h *hider) object(m map[string]any) any {
 	_, jwk := m["kty"].(string)
 	for k, v := range m {
 		var n any
+		nk := h.text(k)
+		h.down(".", nk)
 		id := sc.names.of(k, "")
 		if id.grade == noName || id.grade == weak {
 			if a, b, ok := strings.Cut(k, " "); ok && len(k) < 48 { // "API Key"
@@ -104,7 +104,7 @@ func (h *hider) object(m map[string]any) any {
 		default:
 			n = h.value(v)
 		}
-		nk := h.text(k)
+		h.up()
 		if nk != k || !same(n, v) {
 			set(k, nk, n)
 		}
@@ -147,11 +147,13 @@ func (h *hider) hideAll(v any, n *name) any {
 			return h.text(v)
 		}
 		h.learnValue(v)
+		h.told([]span{{0, len(v), ruleKey}})
 		return SecretMarker
 	case json.Number, int, int64, float64:
 		if n.grade == floor && !n.quantity && !n.plural || n.kind == numeric {
 			if s := numberText(v); len(s) >= 4 {
 				h.learnValue(s)
+				h.told([]span{{0, len(s), ruleKey}})
 				return SecretMarker
 			}
 		}
@@ -159,7 +161,9 @@ func (h *hider) hideAll(v any, n *name) any {
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
+			h.down("", index(h.explain, i))
 			out[i] = h.hideAll(e, n)
+			h.up()
 		}
 		return out
 	case map[string]any:
@@ -168,7 +172,10 @@ func (h *hider) hideAll(v any, n *name) any {
 			// Numbers below are counts as often as not.
 			nn := *n
 			nn.quantity, nn.kind = true, plain
-			out[h.text(k)] = h.hideAll(e, &nn)
+			nk := h.text(k)
+			h.down(".", nk)
+			out[nk] = h.hideAll(e, &nn)
+			h.up()
 		}
 		return out
 	}
@@ -235,7 +242,9 @@ func (h *hider) hideUnder(v any, n *name, sc *scan) any {
 			return h.text(v)
 		}
 		h.learn(sc.found)
-		return h.text(render(v, flatten(v, sc.spans)))
+		spans := flatten(v, sc.spans)
+		h.told(spans)
+		return h.text(render(v, spans))
 	case json.Number:
 		if n.kind == numeric && len(v) >= 4 && runOf(string(v), 0, digit) == len(v) {
 			return SecretMarker
@@ -384,7 +393,16 @@ func (h *hider) hideParts(s string, parts []span) string {
 	for _, sp := range parts {
 		h.learnValue(s[sp.start:sp.end])
 	}
+	h.told(parts)
 	return render(s, parts)
+}
+
+// index is a step into an array, when somebody wants to know.
+func index(explain bool, i int) string {
+	if !explain {
+		return ""
+	}
+	return "[" + strconv.Itoa(i) + "]"
 }
 
 // againValue hides in a redacted tree what other strings of it told.
