@@ -130,7 +130,7 @@ func (p *Process) startDirect() error {
 	}
 	files, _ := table(std, extra...)
 
-	p.sigs = catch(append(passedOn, syscall.SIGTSTP, syscall.SIGCONT)...)
+	p.sigs = catch(append(passedOn, syscall.SIGTSTP)...)
 	adoptOrphans()
 	_, hadTTY := inForeground()
 	pid, err := spawn(s.Path, s.Args, s.Env, s.Dir, files, nil)
@@ -175,6 +175,8 @@ func (p *Process) runDirect(hadTTY bool) {
 		select {
 		case sig := <-p.sigs.ch:
 			p.passDirect(sig.(syscall.Signal), hadTTY)
+		case <-p.sigs.cont:
+			p.continued()
 		case err := <-over:
 			p.spec.Log.Error("the agent's end was taken by somebody else", "err", err)
 			p.mu.Lock()
@@ -206,13 +208,6 @@ func (p *Process) runDirect(hadTTY bool) {
 // terminal gave it that already.
 func (p *Process) passDirect(sig syscall.Signal, hadTTY bool) {
 	switch sig {
-	case syscall.SIGCONT:
-		// A shell continues the group, and the agent with us. Who continued us
-		// alone meant the agent.
-		time.Sleep(10 * time.Millisecond)
-		if !p.Paused() && p.halted() {
-			_ = p.signalAgent(syscall.SIGCONT)
-		}
 	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP:
 		if fg, _ := inForeground(); !fg {
 			p.pass(sig, p.signalAgent)
@@ -241,7 +236,18 @@ func (p *Process) mirrorStop(sig syscall.Signal) {
 			return
 		}
 	}
-	suspend(sig, false)
+	if p.sigs.suspend(sig, false) {
+		p.continued()
+	}
+}
+
+// continued is called when we were continued. A shell continues the group, and
+// the agent with us; who continued us alone meant the agent.
+func (p *Process) continued() {
+	time.Sleep(10 * time.Millisecond)
+	if !p.Paused() && p.halted() {
+		_ = p.signalAgent(syscall.SIGCONT)
+	}
 }
 
 // halted says whether the agent is stopped right now.

@@ -176,7 +176,7 @@ func startTerminal(p *Process) (err error) {
 	files, at := table(std, append(extra, pair[1], t.out)...)
 	at = at[len(extra):]
 
-	p.sigs = catch(append(passedOn, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH)...)
+	p.sigs = catch(append(passedOn, syscall.SIGTSTP, syscall.SIGWINCH)...)
 	undo = append(undo, p.sigs.stop)
 	if t.shimID, err = startShim(files, at, &syscall.SysProcAttr{Setsid: true, Setctty: true}); err != nil {
 		return fail("starting the shim", err)
@@ -367,6 +367,8 @@ func (t *terminal) run() {
 			}
 		case sig := <-p.sigs.ch:
 			t.signalled(sig.(syscall.Signal))
+		case <-p.sigs.cont:
+			t.continued()
 		case <-tick.C: // does the shell's fg, which may send no signal, make us the foreground?
 			if t.background && t.foreground() && !t.hungUp {
 				t.resume(false)
@@ -422,17 +424,6 @@ func (t *terminal) signalled(sig syscall.Signal) {
 	switch sig {
 	case syscall.SIGWINCH:
 		t.resize()
-	case syscall.SIGCONT:
-		// After a stop that could not be caught the terminal is as the shell
-		// left it. Who continued us alone meant the agent.
-		if t.hungUp {
-			return
-		}
-		was := t.background
-		t.reclaim()
-		if !t.background && (was || !t.p.Paused() && t.p.halted()) {
-			_ = t.shim.send(msgForeground, nil)
-		}
 	case syscall.SIGHUP:
 		if !t.alive() {
 			t.loseTerminal()
@@ -446,6 +437,20 @@ func (t *terminal) signalled(sig syscall.Signal) {
 	}
 }
 
+// continued is called when we were continued and it was not us who asked for
+// the stop. After one that could not be caught the terminal is as the shell
+// left it. Who continued us alone meant the agent.
+func (t *terminal) continued() {
+	if t.hungUp {
+		return
+	}
+	was := t.background
+	t.reclaim()
+	if !t.background && (was || !t.p.Paused() && t.p.halted()) {
+		_ = t.shim.send(msgForeground, nil)
+	}
+}
+
 // stopped is called when the agent was stopped. Unless Pause did that, the
 // user's terminal is given back and we stop ourselves, as the job that the
 // shell knows; when we go on so does the agent.
@@ -453,14 +458,14 @@ func (t *terminal) stopped(sig syscall.Signal) {
 	if t.p.Paused() || !t.p.halted() { // ours, or old news
 		return
 	}
-	if t.hungUp { // as a shell that goes down: what is stopped is woken to hear of it
-		_ = t.shim.send(msgForeground, nil)
+	if t.hungUp { // there is no terminal to give back, and nobody to continue us
+		_ = t.p.Signal(syscall.SIGCONT)
 		return
 	}
 	t.gate.shut(t.inWake)
 	t.flush(time.Second)
 	t.cook(false)
-	if stopped := suspend(sig, true); !stopped {
+	if stopped := t.p.sigs.suspend(sig, true); !stopped {
 		if sig == syscall.SIGSTOP {
 			// Nobody looks after us as a job, and somebody wants the agent stopped.
 			t.reclaim()
@@ -499,16 +504,17 @@ func (t *terminal) resume(always bool) {
 
 func (t *terminal) loseTerminal() { t.lostOne.Do(func() { close(t.lost) }) }
 
-// hangUp does to the agent's terminal what happened to ours: the kernel then
-// tells the agent as when a window is closed.
+// hangUp does to the agent's terminal what happened to ours. The kernel tells
+// the session's leader alone, and that tells its jobs: here we do.
 func (t *terminal) hangUp() {
 	t.hungUp = true
 	t.p.mu.Lock()
 	t.p.passed, t.p.passedAt = syscall.SIGHUP, time.Now()
 	t.p.mu.Unlock()
 	t.stopPumps()
-	if t.p.halted() && !t.p.Paused() {
-		_ = t.shim.send(msgForeground, nil)
+	_ = t.p.Signal(syscall.SIGHUP)
+	if !t.p.Paused() {
+		_ = t.p.Signal(syscall.SIGCONT)
 	}
 }
 

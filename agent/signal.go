@@ -34,22 +34,30 @@ var passedOn = append([]os.Signal{
 }, systemSignals...)
 
 // caught collects the signals that reach this process while an agent runs.
-type caught struct{ ch chan os.Signal }
+type caught struct {
+	ch chan os.Signal
+	// cont is SIGCONT's: who suspended us takes the one that ended it.
+	cont chan os.Signal
+}
 
-// catch begins to collect the given signals, but for those that we were
-// started with ignored (nohup): an ignored signal stays so, for us and for
+// catch begins to collect the given signals and SIGCONT, but for those that we
+// were started with ignored (nohup): an ignored signal stays so, for us and for
 // every child.
 func catch(sigs ...os.Signal) *caught {
-	c := &caught{ch: make(chan os.Signal, 64)}
+	c := &caught{ch: make(chan os.Signal, 64), cont: make(chan os.Signal, 1)}
 	for _, s := range sigs {
 		if !ignored(s) {
 			signal.Notify(c.ch, s)
 		}
 	}
+	signal.Notify(c.cont, syscall.SIGCONT)
 	return c
 }
 
-func (c *caught) stop() { signal.Stop(c.ch) }
+func (c *caught) stop() {
+	signal.Stop(c.ch)
+	signal.Stop(c.cont)
+}
 
 // suspend stops this process by sig as the agent was stopped, so that the
 // shell sees its job stop: the whole process group where the terminal or a
@@ -57,10 +65,11 @@ func (c *caught) stop() { signal.Stop(c.ch) }
 // SIGSTOP. It returns once we were continued, or with false when nothing
 // stopped us: the kernel discards SIGTSTP and its kin in a group that no shell
 // looks after, and stops no PID 1.
-func suspend(sig syscall.Signal, group bool) bool {
-	cont := make(chan os.Signal, 1)
-	signal.Notify(cont, syscall.SIGCONT)
-	defer signal.Stop(cont)
+func (c *caught) suspend(sig syscall.Signal, group bool) bool {
+	select {
+	case <-c.cont: // of another time
+	default:
+	}
 	restore, ok := stopSelf(sig, group && sig != syscall.SIGSTOP)
 	defer restore()
 	if !ok {
@@ -70,7 +79,7 @@ func suspend(sig syscall.Signal, group bool) bool {
 	// over: give the news of the continuation a moment more.
 	for _, patience := range []time.Duration{100 * time.Millisecond, 50 * time.Millisecond} {
 		select {
-		case <-cont:
+		case <-c.cont:
 			return true
 		case <-time.After(patience):
 		}

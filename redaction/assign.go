@@ -146,6 +146,11 @@ func (sc *scan) assigned(p *place) {
 			i++
 		}
 	}
+	if !p.closed && at(s, i) == '[' { // char password[] = "x", tokens[0] = "x"
+		if k := runOf(s, i+1, word); at(s, k) == ']' {
+			i = k + 1
+		}
+	}
 	for k := 0; k < 2 && (at(s, i) == '*' || at(s, i) == '_' && at(s, i-1) != '_' || at(s, i) == '`' && p.quote == 0); k++ { // **Password**: x
 		i++
 	}
@@ -165,6 +170,12 @@ func (sc *scan) assigned(p *place) {
 		}
 	}
 	p.sepAt = j
+	switch c := at(s, j); {
+	case at(s, i) == '\t', c == ',', c == ';', c == '|', c == '\n', c == '\r':
+		if sc.table(p, i) {
+			return
+		}
+	}
 	switch at(s, j) {
 	case ':':
 		switch {
@@ -233,6 +244,10 @@ func (sc *scan) assigned(p *place) {
 		}
 	case ',':
 		if p.closed {
+			if sc.namedBefore(p.begin) { // {"name": "TOKEN", "value": "x"}
+				sc.attribute(p, i)
+				return
+			}
 			p.sep, j = commaS, j+1
 		}
 	case '<':
@@ -322,7 +337,7 @@ func (sc *scan) valueAt(p *place, i int) {
 	// YAML: an anchor or a binary tag before the value; a block after it.
 	if p.sep == colonS && !p.tight {
 		if s[i] == '&' && isLetter(at(s, i+1)) {
-			if k := runOf(s, i+1, word|dash); isBlank(at(s, k)) {
+			if k := runOf(s, i+1, word|dash); isBlank(at(s, k)) && at(s, skipBlank(s, k)) != '=' {
 				i = skipBlank(s, k)
 			}
 		}
@@ -424,7 +439,7 @@ func (sc *scan) nextLine(p *place, i int) {
 		return
 	}
 	j := skipBlank(s, i)
-	if c := at(s, j); (c == '+' || c == '-' || c == '>') && isBlank(at(s, j+1)) && at(s, p.begin-1) != 0 { // a list item, a diff's line, a quotation
+	if c := at(s, j); (c == '+' || c == '-' || c == '>') && isBlank(at(s, j+1)) { // a list item, a diff's line, a quotation
 		if c == '-' && p.sep == colonS {
 			sc.items(p, i)
 			return
@@ -555,6 +570,9 @@ func (sc *scan) items(p *place, i int) {
 	if p.n.grade < firm && !p.n.plural {
 		return
 	}
+	if p.n.grade == floor {
+		p.n.plural = false
+	}
 	indent := sc.indent(p.begin)
 	for n := 0; i >= 0 && i < len(s) && n < 256; n++ {
 		j := skipBlank(s, i)
@@ -575,6 +593,9 @@ func (sc *scan) items(p *place, i int) {
 // list hides the strings of [a, "b"] or ("a" "b").
 func (sc *scan) list(p *place, i int) {
 	s := sc.s
+	if p.n.grade == floor {
+		p.n.plural = false
+	}
 	closer := byte(']')
 	if s[i] == '(' {
 		closer = ')'
@@ -668,7 +689,7 @@ func (sc *scan) quotedValue(p *place, start, end int, q byte) {
 			return
 		}
 	case orS:
-		if v := s[start:end]; !(randomish(v) || strings.ContainsAny(v, "0123456789!@#$%^&*")) || isReference(v, q) {
+		if v := s[start:end]; len(v) < 4 || strings.IndexByte(v, ' ') >= 0 || p.n.grade < floor && !randomish(v) && !strings.ContainsAny(v, "0123456789!@#$%^&*") {
 			return
 		}
 	case pipeS:

@@ -300,7 +300,7 @@ func (sc *scan) bare(p *place, i int) {
 			e++
 		}
 		v := strings.Trim(s[i:e], " \t`*")
-		if v == "" || strings.IndexByte(v, ' ') >= 0 || !passLike(v) && !randomish(v) && !(p.n.upper && len(v) >= 8) {
+		if v == "" || strings.IndexByte(v, ' ') >= 0 || !passLike(v) && !randomish(v) && !(p.n.upper && len(v) >= 8) && !(p.n.grade == floor && len(v) >= 6 && !inFold(proseWords, v) && at(s, e) == '|' && (skipBlank(s, e+1) >= len(s) || eol(s, skipBlank(s, e+1)) >= 0)) {
 			return
 		}
 		b := i + strings.Index(s[i:e], v)

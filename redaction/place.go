@@ -35,7 +35,11 @@ func (sc *scan) unseparated(p *place, i int) {
 	if p.n.grade >= firm && sc.column(p, i, j, line) {
 		return
 	}
-	before := sc.wordsBefore(p.begin, line)
+	b := p.begin
+	for b > line && !isSpace(s[b-1]) && p.begin-b < 80 { // //host/:_authToken
+		b--
+	}
+	before := sc.wordsBefore(b, line)
 	switch {
 	case p.n.grade >= firm && sc.verb(p, before):
 		if start, end, q, ok := sc.quoted(j); ok {
@@ -104,7 +108,10 @@ var (
 
 // verb: the words before make the next two a name and its value.
 func (sc *scan) verb(p *place, before [2]string) bool {
-	return inFold(verbs, before[0]) || p.n.upper && (before[0] == "ENV" || before[0] == "ARG")
+	if inFold(verbs, before[0]) || before[0] == "config" || strings.HasPrefix(before[0], "--") && before[1] == "config" {
+		return true
+	}
+	return p.n.upper && (before[0] == "ENV" || before[0] == "ARG")
 }
 
 // option: --password x.
@@ -229,10 +236,13 @@ func (sc *scan) attribute(p *place, i int) bool {
 			return true
 		}
 	}
+	typed := hasFold(s, p.begin-1-p.slashes-5, "type=") // <input type="password" name="x" value="y">
 	depth := 0
 	for k := i; k < limit; {
 		c := s[k]
 		switch {
+		case typed && c == '>':
+			return false
 		case c == '{':
 			if !terraform || depth > 0 {
 				return false
@@ -244,7 +254,7 @@ func (sc *scan) attribute(p *place, i int) bool {
 			e := runOf(s, k, word)
 			w := strings.ToLower(s[k:min(e, k+32)])
 			if !valueAttrs[w] {
-				if nameAttrs[w] && w != "type" && w != "id" && w != "label" && w != "env" && w != "header" && nextName(s, k) {
+				if !typed && nameAttrs[w] && w != "type" && w != "id" && w != "label" && w != "env" && w != "header" && nextName(s, k) {
 					return false // the next pair
 				}
 				k = e
@@ -378,12 +388,12 @@ func (sc *scan) stated(p *place, j int) {
 		}
 		v := s[next:e]
 		token := strings.HasSuffix(strings.ToLower(p.id), "token")
-		if strings.IndexByte(v, ' ') >= 0 && !said || isExpression(v, "") && strings.IndexByte(v, '.')+strings.IndexByte(v, '(') > 0 {
+		if strings.IndexByte(v, ' ') >= 0 && !said && (token || !isWithPassword(s, p)) || isExpression(v, "") && strings.IndexByte(v, '.')+strings.IndexByte(v, '(') > 0 {
 			return
 		}
 		if randomish(v) || passLike(v) && !(token && len(v) < 8) || said && len(v) >= 4 && !token && isAlnum(v[0]) {
 			sc.judge(p, next, e, q)
-		} else if !token && p.n.grade >= firm && len(v) >= 4 && strings.IndexByte(v, ' ') < 0 && isAlnum(v[0]) && isWithPassword(s, p) {
+		} else if !token && p.n.grade >= firm && len(v) >= 4 && isAlnum(v[0]) && isWithPassword(s, p) {
 			sc.judge(p, next, e, q)
 		}
 		return

@@ -189,6 +189,9 @@ func moment(t testing.TB, c adapters.Channel, name string, raw []byte) adapters.
 
 var at = time.Date(2026, 7, 3, 10, 0, 0, 0, time.UTC)
 
+// later are the types whose subject on the wire is the id of a request.
+var later = map[string]bool{"attention.answered": true, "attention.resolved": true, "attention.timeout": true}
+
 type shown struct {
 	Type    string         `json:"type"`
 	Data    map[string]any `json:"data,omitempty"`
@@ -220,6 +223,10 @@ func check(t *testing.T, s Spec, m adapters.Moment, expected json.RawMessage) {
 		want[i].Data, _ = uncomment(want[i].Data).(map[string]any)
 		if want[i].Data == nil {
 			want[i].Data = map[string]any{}
+		}
+		// A pin may leave out the pairing key of a later attention event.
+		if i < len(got) && want[i].Subject == "" && later[got[i].Type] {
+			got[i].Subject = ""
 		}
 	}
 	if g, w := text(got), text(want); g != w {
@@ -256,8 +263,7 @@ func show(t testing.TB, s Spec, d event.Draft, p redaction.Policy) shown {
 		t.Fatalf("%s: %v", d.Type, err)
 	}
 	out := shown{Type: e.Type, Subject: e.Subject, Step: e.Step, Data: map[string]any{}}
-	switch d.Type {
-	case "attention.answered", "attention.resolved", "attention.timeout":
+	if later[d.Type] {
 		out.Subject = d.Pair // on the wire the request's id, which a session knows
 	}
 	if len(e.Data) > 0 {
@@ -425,8 +431,9 @@ const (
 	proseCanary = "canary q7x in prose"
 )
 
-// named are the members that may show whatever names something.
-var named = []string{"(subject)", "(session)", "(run)", "(step)", "tool.name", "client.name", "fields[].id", "fields[].choices[].id", "prompt"}
+// named are the members that may show whatever names something, and the words
+// on a button.
+var named = []string{"label", "(subject)", "(session)", "(run)", "(step)", "tool.name", "client.name", "fields[].id", "fields[].choices[].id", "prompt"}
 
 // canary puts a canary into each string of each moment in turn. It must not
 // appear below the level at which the vocabulary declares that path, and never

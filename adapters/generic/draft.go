@@ -37,7 +37,7 @@ func draft(m adapters.Moment) event.Draft {
 		d.Fields = structural(data)
 		return d
 	}
-	r := reader{subject: d.Subject}
+	var r reader
 	d.Fields = r.object(data, info.Data)
 	if r.missing != "" {
 		return refused(m, typ, r.missing)
@@ -135,7 +135,6 @@ func severity(s, typ string) event.Severity {
 
 // reader reads a payload by the registry's facts.
 type reader struct {
-	subject string
 	missing string // the path of what is required and not there
 }
 
@@ -191,10 +190,7 @@ func (r *reader) member(in map[string]any, f *event.Fact, v any) (event.Field, b
 		s, _ := v.(string)
 		alt, _ := in["id"].(string)
 		if f.Name == "prompt" {
-			kind, _ := in["kind"].(string)
-			if alt = "a request: " + kind; r.subject != "" {
-				alt += ": " + r.subject
-			}
+			alt = "" // the gate's words
 		}
 		return event.Labelled(f.Name, s, alt), true
 	case f.PerKey:

@@ -18,6 +18,10 @@ var RespondVia = Fact{shows: plain("respond_via", "", event.Metadata), apply: fu
 	return true
 }}
 
+// Observed says that the runtime shows its request and takes no answer from
+// us, ever.
+var Observed = Const("respond_via", []any{"oob"})
+
 func via(held bool) []any {
 	if held {
 		return []any{"control"}
@@ -25,24 +29,23 @@ func via(held bool) []any {
 	return []any{"oob"}
 }
 
-// Prompt is a request's text from Redacted on; below it the structural
-// "{vendor} requests {kind}: {subject}". It stands after Kind and Subject.
+// Prompt is a request's text from Redacted on; below it, and where there is no
+// text, the gate says "{agent} requests {kind}: {subject}".
 func Prompt(p Path) Fact {
 	ps := parse(p)
 	return Fact{shows: plain("prompt", p, event.Redacted), apply: func(in *In, d *event.Draft) bool {
 		v, _ := in.get(ps)
 		text, _ := textOf(v)
-		alt := Structural(in.Vendor, d)
 		if text == "" {
-			text = alt
+			text = structural(in.Vendor, d)
 		}
-		d.Fields = append(d.Fields, event.Labelled("prompt", text, alt))
+		d.Fields = append(d.Fields, event.Labelled("prompt", text, ""))
 		return true
 	}}
 }
 
-// Structural is the prompt that says no more than the envelope and the kind.
-func Structural(vendor string, d *event.Draft) string {
+// structural is the prompt that says no more than the envelope and the kind.
+func structural(vendor string, d *event.Draft) string {
 	s := vendor + " requests " + d.Fields.Str("kind")
 	if d.Subject != "" {
 		s += ": " + d.Subject
@@ -109,7 +112,7 @@ func Permission(nameAt, input Path) Fact {
 			text += " — " + g
 		}
 		d.Fields = append(d.Fields, event.Meta("kind", "permission"))
-		d.Fields = append(d.Fields, event.Labelled("prompt", text, Structural(in.Vendor, d)))
+		d.Fields = append(d.Fields, event.Labelled("prompt", text, ""))
 		options.apply(in, d)
 		RespondVia.apply(in, d)
 		if o, ok := args.(map[string]any); ok {

@@ -94,6 +94,20 @@ func Str(member string, p Path) Fact {
 	}}
 }
 
+// Label is a short text of the runtime's own, as on a button: it may hold
+// spaces, on one line.
+func Label(member string, p Path) Fact {
+	ps := parse(p)
+	return Fact{shows: plain(member, p, event.Metadata), apply: func(in *In, d *event.Draft) bool {
+		if v, _ := in.get(ps); v != nil {
+			if s, ok := v.(string); ok && name(s) {
+				d.Fields = append(d.Fields, event.Meta(member, v))
+			}
+		}
+		return true
+	}}
+}
+
 // Word is a vendor's word of lowercase letters, digits and underscores; what is
 // none, or not there, is otherwise.
 func Word(member string, p Path, otherwise string) Fact {

@@ -8,6 +8,7 @@ const maxShown = 1000; // rows on the page
 const $ = (id) => document.getElementById(id);
 const sessions = new Map(); // by source and name
 let chosen = null;
+let picking = true; // nobody chose yet: what happened last is shown
 let shown = 0; // how many of the chosen session's events are on the page
 let dirty = true;
 
@@ -55,6 +56,7 @@ async function follow() {
       }
       if (!resp.ok) throw new Error(`the collector answers ${resp.status}`);
       link('on', 'live');
+      setTimeout(() => { picking = false; }, 2000);
       for await (const data of messages(resp.body)) {
         wait = 500;
         take(data);
@@ -110,6 +112,10 @@ function take(data) {
   s.last = Math.max(s.last, Date.parse(ev.time) || 0);
   s.start = Math.min(s.start, Date.parse(ev.time) || s.start);
   note(s, ev);
+  if (picking && s !== chosen && s.last >= (chosen?.last ?? 0)) {
+    chosen = s;
+    shown = -1;
+  }
   chosen ??= s;
   dirty = true;
 }
@@ -203,10 +209,11 @@ function kind(ev) {
 function say(ev) {
   const d = typeof ev.data === 'object' && ev.data !== null ? ev.data : {};
   const notes = [];
-  if (typeof d.prompt === 'string') notes.push(d.prompt);
-  for (const k of ['status', 'reason', 'trigger', 'phase', 'message', 'text', 'title', 'kind']) {
+  if (typeof d.answer === 'object' && typeof d.answer?.option === 'string') notes.push(d.answer.option);
+  for (const k of ['kind', 'agent_type', 'by', 'rule', 'via', 'resolution', 'status', 'reason', 'trigger', 'phase', 'message', 'text', 'title']) {
     if (typeof d[k] === 'string' && d[k] !== ev.subject) notes.push(d[k]);
   }
+  if (typeof d.prompt === 'string') notes.push(d.prompt);
   if (typeof d.error === 'object' && d.error !== null) for (const k of ['class', 'type', 'message']) if (typeof d.error[k] === 'string') notes.push(d.error[k]);
   if (typeof d.duration_ms === 'number') notes.push(d.duration_ms < 1000 ? `${d.duration_ms} ms` : `${(d.duration_ms / 1000).toFixed(1)} s`);
   return [ev.seq === undefined || ev.type.startsWith('attention.') && ev.type !== 'attention.requested' ? '' : ev.subject ?? d.tool?.name ?? '', notes.join(' · ')];
@@ -248,7 +255,7 @@ function showSessions() {
     b.setAttribute('aria-current', String(s === chosen));
     b.append(el('span', 'name', visible(s.agent)), el('span', `state ${s.state}`, words[s.state]),
       el('span', 'id mono', visible(s.name)), el('span', 'when', s.last ? ago(s.last) : ''));
-    b.addEventListener('click', () => { chosen = s; shown = -1; dirty = true; });
+    b.addEventListener('click', () => { picking = false; chosen = s; shown = -1; dirty = true; });
     const li = el('li');
     li.append(b);
     return li;

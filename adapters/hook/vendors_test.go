@@ -1,0 +1,131 @@
+package hook_test
+
+import (
+	"testing"
+
+	"aep-wrap/adapters"
+	"aep-wrap/adapters/adaptertest"
+	. "aep-wrap/adapters/hook"
+)
+
+// The words must fit vendors beyond those that have an adapter: these tables
+// of four others say what the corpus pins for them, in rows alone.
+
+func vendor(v Vocabulary) adapters.Adapter {
+	v.Channel = adapters.Hook
+	t := New(v)
+	return adapters.Adapter{Name: v.Vendor, Title: v.Vendor, Map: t.Map, Vocabulary: t.Terms(),
+		Doc: "A table to try the engine's words with; the real adapter has a page of its own that says what it sees, what it cannot, how it is hooked and answered.",
+		Reply: func(_ adapters.Moment, a adapters.Answer) []byte {
+			if a.Option == "allow" || a.Option == "deny" {
+				return []byte(`{"behavior":"` + a.Option + `"}`)
+			}
+			return nil
+		}}
+}
+
+func started(name string, more ...Fact) []Fact {
+	return append([]Fact{Key("session_id"), Object("client", Const("name", name)), Str("trigger", "source"), Text("cwd", "cwd")}, more...)
+}
+
+func TestCodex(t *testing.T) {
+	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"codex.json"}, Adapter: vendor(Vocabulary{
+		Vendor: "codex", Session: "session_id", Run: "turn_id",
+		Rows: map[string]Row{
+			"SessionStart":      Emit("session.started", started("codex", Str("gen_ai.request.model", "model"))...),
+			"UserPromptSubmit":  Emit("run.started", Key("turn_id"), Const("trigger", "user"), Text("prompt", "prompt")),
+			"Stop":              Emit("run.finished", Key("turn_id")),
+			"Interrupt":         Emit("run.cancelled", Key("turn_id"), Const("by", "user")),
+			"PreToolUse":        Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input")),
+			"PostToolUse":       Emit("tool.completed", Tool("tool_name", "tool_use_id"), Content("result", "tool_response")),
+			"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")),
+			"SubagentStart":     Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
+			"SubagentStop":      Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
+			"PreCompact":        Nothing("session.compacted fires once, at PostCompact"),
+			"PostCompact":       Emit("session.compacted", Str("trigger", "trigger")),
+		},
+	})})
+}
+
+func TestQwen(t *testing.T) {
+	todo := func(typ string) Row {
+		return Switch("phase", map[string]Row{"validation": Nothing("told once it is written")}, Emit(typ, Subject("todo_id"), Pair("todo_id")))
+	}
+	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"qwen-code.json"}, Adapter: vendor(Vocabulary{
+		Vendor: "qwen-code", Session: "session_id",
+		Rows: map[string]Row{
+			"SessionStart":     Emit("session.started", started("qwen-code", Str("gen_ai.request.model", "model"), Str("permission_mode", "permission_mode"))...),
+			"SessionEnd":       Emit("session.ended", Key("session_id"), Const("reason", "normal")),
+			"UserPromptSubmit": Emit("run.started", Const("trigger", "user"), Text("prompt", "prompt")),
+			"Stop":             Emit("run.finished", Int("gen_ai.usage.input_tokens", "input_tokens")),
+			"StopFailure":      Emit("run.failed", Word("reason", "error", "unknown")),
+			"PreToolUse":       Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input")),
+			"PostToolUse":      Emit("tool.completed", Tool("tool_name", "tool_use_id"), Content("result", "tool_response")),
+			"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", "tool_use_id"),
+				Fault(Enum("type", "is_interrupt", map[string]string{"true": "interrupt"}, "tool_error"), "error")),
+			"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")),
+			"SubagentStart":     Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
+			"SubagentStop":      Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
+			"PreCompact":        Nothing("session.compacted fires once, at PostCompact"),
+			"PostCompact":       Emit("session.compacted", Str("trigger", "trigger")),
+			"Notification": Switch("notification_type", map[string]Row{"permission_prompt": Nothing("PermissionRequest carries it")},
+				Emit("progress.status", Subject("notification_type"), Text("message", "message"))),
+			"TodoCreated":   todo("progress.task.planned"),
+			"TodoCompleted": todo("progress.task.completed"),
+		},
+	})})
+}
+
+func TestGemini(t *testing.T) {
+	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"gemini-cli.json"}, Adapter: vendor(Vocabulary{
+		Vendor: "gemini-cli", Session: "session_id",
+		Rows: map[string]Row{
+			"SessionStart": Emit("session.started", started("gemini-cli")...),
+			"SessionEnd":   Emit("session.ended", Key("session_id"), Const("reason", "normal")),
+			"BeforeAgent":  Emit("run.started", Const("trigger", "user"), Text("prompt", "prompt")),
+			"AfterAgent":   Emit("run.finished"),
+			"BeforeTool":   Emit("tool.requested", Tool("tool_name", ""), Content("args", "tool_input")),
+			"AfterTool": When(Has("tool_response.error"),
+				Emit("tool.failed", Tool("tool_name", ""), Fault(Str("type", "tool_response.error.type"), "tool_response.error.message"), Open("tool_name", "tool_input")),
+				Emit("tool.completed", Tool("tool_name", ""), Content("result", "tool_response"), Open("tool_name", "tool_input"))),
+			"BeforeModel":         Vendor(Str("model", "llm_request.model")),
+			"AfterModel":          Vendor(Str("model", "llm_request.model")),
+			"BeforeToolSelection": Vendor(Str("model", "llm_request.model")),
+			"PreCompress":         Emit("session.compacted", Str("trigger", "trigger")),
+			"Notification":        Emit("progress.status", Subject("notification_type"), Text("message", "message")),
+		},
+	})})
+}
+
+func TestKimi(t *testing.T) {
+	answer := func(option string) Row {
+		return Emit("attention.answered", Need("tool_call_id"), Pair("tool_call_id"),
+			Object("answer", Const("option", option), Text("text", "feedback")), Const("via", "oob"), Label("label", "selected_label"))
+	}
+	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"kimi-code.json"}, Adapter: vendor(Vocabulary{
+		Vendor: "kimi-code", Session: "session_id", NoSession: "unknown",
+		Rows: map[string]Row{
+			"SessionStart": Emit("session.started", Key("session_id"), Str("trigger", "source")),
+			"SessionEnd":   Emit("session.ended", Key("session_id"), Const("reason", "normal")),
+			"UserPromptSubmit": Switch("is_steer", map[string]Row{"true": VendorAs("run.steer_submitted")},
+				Emit("run.started", Const("trigger", "user"), Text("prompt", "prompt"))),
+			"Stop":               Emit("run.finished"),
+			"StopFailure":        Emit("run.failed", Str("reason", "error_type"), Fault(Str("type", "error_type"), "error_message")),
+			"Interrupt":          Emit("run.cancelled", Const("by", "user")),
+			"PreToolUse":         Emit("tool.requested", Tool("tool_name", "tool_call_id"), Content("args", "tool_input")),
+			"PostToolUse":        Emit("tool.completed", Tool("tool_name", "tool_call_id"), Content("result", "tool_output")),
+			"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", "tool_call_id"), Fault(Str("type", "error.name"), "error.message")),
+			"PermissionRequest":  Emit("attention.requested", Kind("permission"), Subject("tool_name"), Prompt("display"), Observed, Pair("tool_call_id")),
+			"PermissionResult": Switch("decision", map[string]Row{
+				"approved":  answer("approved"),
+				"rejected":  answer("rejected"),
+				"cancelled": Emit("attention.resolved", Pair("tool_call_id"), Const("resolution", "dismissed")),
+			}, Unmapped),
+			"SubagentStart": Emit("delegation.subagent.started", Subject("agent_name")),
+			"SubagentStop":  Emit("delegation.subagent.stopped", Subject("agent_name")),
+			"PreCompact":    Vendor(Str("trigger", "trigger"), Int("token_count", "token_count")),
+			"PostCompact":   Emit("session.compacted", Str("trigger", "trigger"), Int("estimated_token_count", "estimated_token_count")),
+			"Notification":  Emit("progress.status", Subject("notification_type"), Str("severity", "severity")),
+		},
+	})})
+}
