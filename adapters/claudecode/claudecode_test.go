@@ -452,6 +452,50 @@ func TestWire(t *testing.T) {
 	}
 }
 
+// Whatever the words: all of them are there afterwards, in their order, but
+// for the --settings that went into the file.
+func FuzzWire(f *testing.F) {
+	for _, w := range wires() {
+		f.Add(strings.Join(w.Launch.Args[1:], "\x00"))
+	}
+	f.Add("--settings")
+	f.Add("--settings\x00{\"hooks\":{\"Stop\":7}}\x00-p")
+	f.Fuzz(func(t *testing.T, line string) {
+		args := strings.Split(line, "\x00")
+		w, err := Wire(launch(nil, nil, append([]string{"claude"}, args...)...), endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(w.Files) == 0 {
+			if !reflect.DeepEqual(w.Args[1:], args) {
+				t.Fatalf("not wired, and changed: %q", w.Args)
+			}
+			return
+		}
+		if w.Args[0] != "claude" || w.Args[1] != "--settings" || !json.Valid(w.Files[settingsFile]) {
+			t.Fatalf("%q\n%s", w.Args, w.Files[settingsFile])
+		}
+		rest := w.Args[3:]
+		for i := 0; i < len(args); i++ {
+			if len(rest) > 0 && rest[0] == args[i] {
+				rest = rest[1:]
+				continue
+			}
+			if strings.HasPrefix(args[i], "--settings=") {
+				continue
+			}
+			if args[i] == "--settings" && i+1 < len(args) {
+				i++
+				continue
+			}
+			t.Fatalf("%q is lost: %q became %q", args[i], args, w.Args)
+		}
+		if len(rest) > 0 {
+			t.Fatalf("%q was added", rest)
+		}
+	})
+}
+
 func passthrough(want bool) func(adapters.Wiring) error {
 	return func(w adapters.Wiring) error {
 		if w.Passthrough != want || want && len(w.Files) > 0 {
