@@ -62,8 +62,8 @@ func (sc *scan) nameAt(start, end int) {
 		}
 		break
 	}
-	if e-b >= maxName {
-		return
+	if e-b >= maxName || e-b >= 24 && runOf(s, b, alnum) == e && randomish(s[b:e]) {
+		return // base64 that ends like a name
 	}
 	p := place{begin: b, end: e}
 	for p.begin < start && !isWord(s[p.begin]) {
@@ -315,6 +315,9 @@ func (sc *scan) notAName(p *place) bool {
 
 // inTable says whether a cell begins right before i.
 func (sc *scan) inTable(i int) bool {
+	if i > 0 && sc.s[i-1] == '|' {
+		return false // a|b: an expression
+	}
 	for i > 0 && (isBlank(sc.s[i-1]) || sc.s[i-1] == '*' || sc.s[i-1] == '`') {
 		i--
 	}
@@ -355,6 +358,16 @@ func (sc *scan) valueAt(p *place, i int) {
 	if p.n.kind == cookies {
 		sc.cookiesAt(p, i)
 		return
+	}
+	if q, n, next := quoteAt(s, i); q != 0 && p.sep != commaS && !p.closed {
+		// Is it the end of the string in which the name stands? "PWD=" + dir,
+		// "bad private key: " + err.Error(), HasPrefix(s, "PWD=") {
+		if q == p.quote && n == p.slashes && p.tight {
+			return
+		}
+		if c := at(s, next); c == ',' || c == ')' || c == ';' && p.quote != 0 || c == ' ' && (at(s, next+1) == '+' || at(s, next+1) == '%' || at(s, next+1) == '.') {
+			return
+		}
 	}
 	start, end, q, ok := sc.quoted(i)
 	if ok {
@@ -694,6 +707,10 @@ func (sc *scan) quotedValue(p *place, start, end int, q byte) {
 		}
 	case pipeS:
 		return
+	case equalQ: // a comparison; tokens are what parsers compare
+		if v := s[start:end]; isPunct(v) || !p.n.password && p.n.grade >= firm && !passLike(v) && !randomish(v) && (len(v) < 6 || strings.HasSuffix(strings.ToLower(p.id), "token")) {
+			return
+		}
 	}
 	if p.n.kind == plain && p.n.grade < firm && p.n.plural {
 		return
@@ -781,7 +798,7 @@ func (sc *scan) commaValue(p *place, start, end int, q byte) bool {
 func (sc *scan) judge(p *place, start, end int, q byte) bool {
 	v := sc.s[start:end]
 	t := strings.TrimSpace(v)
-	if t == "" || isReference(t, q) {
+	if t == "" || isReference(t, q) || q != 0 && len(t) < 3 && isPunct(t) {
 		if strings.HasPrefix(t, "${") {
 			return sc.fallback(p, start, end)
 		}

@@ -336,13 +336,22 @@ func (sc *scan) bare(p *place, i int) {
 		return
 	}
 	spaced := !p.tight
-	if isExpression(v, rest) {
+	if isExpression(v, rest) || isConstant(v) {
 		return
 	}
 	if (spaced || p.n.grade < floor) && inFold(proseWords, strings.TrimRight(v, ",.;:!?")) {
 		return
 	}
 	if sc.isNameOf(p, v, end) {
+		return
+	}
+	if p.n.kind == workingDir && !p.n.compound && !passLike(v) && !randomish(v) && !(p.tight && !p.n.upper && p.sep == equalS) {
+		return
+	}
+	if p.n.kind == userPass && p.n.upper && p.sep == colonS { // --- PASS: TestX
+		return
+	}
+	if spaced && p.n.grade == floor && !p.n.password && runOf(v, 0, lower|upper) == len(v) && sc.nextIsProse(end) {
 		return
 	}
 	if p.n.quantity && p.n.grade == floor && isDigit(v[0]) && runOf(v, 0, digit|dot|under|lower|upper) == len(v) && len(v) < 9 {
@@ -400,7 +409,7 @@ func typeEnd(s string, i int) int {
 // variable or a type, in code.
 func (sc *scan) isNameOf(p *place, v string, end int) bool {
 	s := sc.s
-	if runOf(v, 0, lower|upper|under|dot) != len(v) {
+	if runOf(v, 0, word|dot) != len(v) || !keySizes(v) {
 		return false
 	}
 	next := at(s, end)
@@ -420,6 +429,9 @@ func (sc *scan) isNameOf(p *place, v string, end int) bool {
 	if sameLetters(tail, v) {
 		return true
 	}
+	if d := strings.IndexByte(v, '.'); code && d > 1 && d < len(v)-2 && isLetter(v[0]) && runOf(v, 0, lower|upper|dot|under) == len(v) && !p.tight { // tok.text
+		return true
+	}
 	if p.n.upper && p.tight {
 		return false
 	}
@@ -432,6 +444,49 @@ func (sc *scan) isNameOf(p *place, v string, end int) bool {
 		several = v[i] >= 'A' && v[i] <= 'Z' && v[i-1] >= 'a' && v[i-1] <= 'z'
 	}
 	return several || len(v) <= 8
+}
+
+// keySizes: the digits of an identifier, if any, are those that keys are
+// measured in.
+func keySizes(v string) bool {
+	for i := 0; i < len(v); i++ {
+		if !isDigit(v[i]) {
+			continue
+		}
+		j := runOf(v, i, digit)
+		switch v[i:j] {
+		case "1", "2", "128", "192", "256", "384", "512", "521", "768", "1024", "2048", "3072", "4096", "25519":
+		default:
+			return false
+		}
+		i = j
+	}
+	return true
+}
+
+// isConstant: a number as code writes one: 0x1f, -1000, 0, 1e9.
+func isConstant(v string) bool {
+	if len(v) == 1 && isDigit(v[0]) {
+		return true
+	}
+	i := 0
+	if v[0] == '-' {
+		i = 1
+	}
+	if at(v, i) == '0' && (at(v, i+1) == 'x' || at(v, i+1) == 'X') && len(v)-i <= 10 {
+		return runOf(v, i+2, hexa) == len(v)
+	}
+	return i == 1 && len(v) > 1 && runOf(v, 1, digit) == len(v)
+}
+
+// nextIsProse: the word after i is one that only sentences have.
+func (sc *scan) nextIsProse(i int) bool {
+	s := sc.s
+	b := skipBlank(s, i)
+	if b == i {
+		return false
+	}
+	return inFold(proseWords, s[b:runOf(s, b, lower|upper)])
 }
 
 func sameLetters(a, b string) bool {

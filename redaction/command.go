@@ -13,6 +13,7 @@ type take uint8
 
 const (
 	secretArg  take = iota + 1 // all of it
+	eitherWay                  // all of it, also as -pSECRET whatever it looks like
 	userColon                  // user:password, or a token
 	userComma                  // user,password
 	userPct                    // user%password
@@ -44,7 +45,7 @@ var commands = []command{
 	{names: []string{"curl", "curl.exe"}, options: map[string]take{"-u": userColon, "--user": userColon, "-U": userColon, "--proxy-user": userColon, "-b": cookieArg, "--cookie": cookieArg, "--oauth2-bearer": secretArg, "--pass": secretArg, "--proxy-pass": secretArg, "--tlspassword": secretArg, "-E": certColon, "--cert": certColon}},
 	{names: []string{"http", "https", "xh", "httpie"}, options: map[string]take{"-a": userColon, "--auth": userColon}},
 	{names: []string{"mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "mysqlimport", "mycli", "mysqlsh"}, options: map[string]take{"-p": glued}},
-	{names: []string{"sshpass"}, options: map[string]take{"-p": secretArg}},
+	{names: []string{"sshpass"}, options: map[string]take{"-p": eitherWay}},
 	{names: []string{"docker", "podman", "nerdctl", "buildah", "skopeo", "helm", "oras", "crane", "az", "cf", "oc"}, when: "login", options: map[string]take{"-p": secretArg}},
 	{names: []string{"podman", "buildah", "skopeo"}, options: map[string]take{"--creds": userColon, "--src-creds": userColon, "--dest-creds": userColon}},
 	{names: []string{"redis-cli", "keydb-cli", "valkey-cli"}, options: map[string]take{"-a": secretArg, "--pass": secretArg}},
@@ -168,8 +169,8 @@ func (sc *scan) commandAt(c *command, start, end int) {
 						e--
 					}
 				}
-				if k == secretArg && name != w && t[i].q == 0 && len(w) > 6 && runOf(w, 1, lower) == len(w) {
-					break // -password and the like are names
+				if k == secretArg && runOf(w, 1, lower) == len(w) {
+					break // -keyout and the like are names of their own
 				}
 				sc.take(k, b, e, t[i].q)
 				break
@@ -282,7 +283,7 @@ func (sc *scan) take(k take, start, end int, q byte) {
 		}
 		return
 	}
-	if k == glued {
+	if k == glued || k == eitherWay {
 		sc.hideValue(start, end, ruleCommand)
 		return
 	}

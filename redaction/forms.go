@@ -13,14 +13,14 @@ const (
 var (
 	literals = set(`true false null nil none undefined nan yes no on off enabled disabled unset empty void optional required
 		missing invalid valid expired incorrect wrong denied rejected revoked refused unknown unspecified unavailable not
-		n/a na tbd todo fixme hidden redacted masked omitted removed protected encrypted unexpected eof changed unchanged updated
+		n/a na tbd todo fixme hidden redacted masked omitted removed protected encrypted unexpected expected unable unsupported malformed got want eof changed unchanged updated
 		rotated created generated deleted refreshed accepted verified failed success ok set present absent found default
 		pass passed fail skipped error errors string str text bool boolean int integer number float double bytes byte char object
 		array any buffer uint8array date unknown never symbol bigint varchar secretstr securestring hash dict list tuple map struct
 		pass-through include omit same-origin basic bearer digest oauth oauth2 jwt inherit auto manual interactive prompt stdin ask
 		redacted: readonly writeonly private public protected`)
 	// codeWords begin an expression in some language.
-	codeWords = set(`return await new function async self this if else yield throw import require typeof not lambda let const
+	codeWords = set(`iota return await new function async self this if else yield throw import require typeof not lambda let const
 		var val def func fn static final await: delete instanceof sizeof case switch for while try match select from where
 		and or`)
 	// proseWords do not begin a value; one of them as the first word makes
@@ -184,7 +184,11 @@ func isVariable(v string, q byte) bool {
 }
 
 func isFormatVerb(v string) bool {
-	return len(v) == 2 && strings.IndexByte("svdqxXrtpfi", v[1]) >= 0 || strings.HasPrefix(v, "%(") && strings.HasSuffix(v, ")s")
+	i := 1
+	for i < len(v) && strings.IndexByte("#+ -0123456789.*[]", v[i]) >= 0 {
+		i++
+	}
+	return i == len(v)-1 && strings.IndexByte("svdqxXrtpfiweTubcgG", v[i]) >= 0 || strings.HasPrefix(v, "%(") && strings.HasSuffix(v, ")s")
 }
 
 // isPlaceholder: your-token-here, YOUR_API_KEY, replace_me, <…>, insert…
@@ -212,6 +216,12 @@ func isPlaceholder(v string) bool {
 // path from a known head, an arithmetic expression. rest is what follows v on
 // its line.
 func isExpression(v, rest string) bool {
+	if len(v) > 2 && (v[0] == '&' || v[0] == '*') && isLetter(v[1]) { // &T{…}, *pkg.T
+		v = v[1:]
+		if i := runOf(v, 0, word|dot); i < len(v) && v[i] == '{' || i == len(v) && strings.IndexByte(v, '.') > 0 && plainIdent(v[strings.IndexByte(v, '.'):]) {
+			return true
+		}
+	}
 	i := 0
 	segments := 1
 	headEnd := -1
@@ -244,9 +254,15 @@ func isExpression(v, rest string) bool {
 			continue
 		}
 		if v[i] == '(' {
-			return plainIdent(v[:i])
+			return plainIdent(v[:i]) || segments > 1
+		}
+		if v[i] == '{' {
+			return plainIdent(v[:i]) && i >= 2 && v[i-1] != '$'
 		}
 		if v[i] == '[' {
+			if k := runOf(v, i+1, digit|colon); k > i+1 && k < len(v) && v[k] == ']' && plainIdent(v[:i]) {
+				return true
+			}
 			return plainIdent(v[:i]) && (at(v, i+1) == '"' || at(v, i+1) == '\'' || at(v, i+1) == '`' || at(v, i+1) == '\\' || isLetter(at(v, i+1)) || at(v, i+1) == ']' || isDigit(at(v, i+1)) && at(v, i+2) == ']')
 		}
 		if v[i] == '<' && v[0] >= 'A' && v[0] <= 'Z' { // Optional<String>
@@ -375,15 +391,16 @@ func randomish(v string) bool {
 		prev = c
 	}
 	if digits == 0 {
-		return best >= 16 && ups >= 4 && lows >= 4 && changes >= 5
+		return best >= 16 && ups >= 4 && lows >= 4 && changes >= 5 && changes*6 >= len(v)
 	}
 	if letters == 0 {
 		return false
 	}
-	if changes >= 3 && best >= 8 {
+	// Names in camelCase change now and then, keys all the time.
+	if changes >= 3 && best >= 8 && changes*5 >= min(len(v), 60) {
 		return true
 	}
-	if changes >= 4 && len(v) >= 12 {
+	if changes >= 4 && len(v) >= 12 && changes*6 >= min(len(v), 60) {
 		return true
 	}
 	return runOf(v, 0, hexa) == len(v) && len(v) >= 24 && changes >= 2
@@ -417,16 +434,30 @@ func guessable(v string) bool {
 		if spaces > 0 {
 			return len(v) < 12
 		}
-		if up == 0 || low == 0 || up == 1 && v[0] >= 'A' && v[0] <= 'Z' {
-			return len(v) < 14
-		}
-		return len(v) < 8
+		return !randomish(v) && (up > 1 || len(v) < 20)
 	case isPath(v), isURL(v):
 		return true
 	case low+up == 0:
 		return len(v) < 8
+	case sym == 0 && plainIdent(v) && dig <= 3: // uint32, sha256, value2
+		return !randomish(v)
 	case dig == 0 && runOf(v, 0, lower|upper|under|dash|dot) == len(v): // snake, kebab, dotted words
 		return len(v) < 16
 	}
 	return false
+}
+
+// changes counts how often v goes from letters to digits, or from one case to
+// the other, but for a capital at the beginning of a word.
+func changes(v string) int {
+	n := 0
+	prev := charset(0)
+	for i := range len(v) {
+		c := charsOf[v[i]] & (lower | upper | digit)
+		if c != 0 && prev != 0 && c != prev && !(prev == upper && c == lower) {
+			n++
+		}
+		prev = c
+	}
+	return n
 }

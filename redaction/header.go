@@ -22,6 +22,11 @@ func (sc *scan) authorizationAt(p *place, i int) {
 	s := sc.s
 	for at(s, i) == '[' && !hasFold(s, i, "[redacted") || at(s, i) == '(' {
 		i = skipBlank(s, i+1)
+		if at(s, i) == ']' { // []string{"Bearer x"}
+			if k := runOf(s, i+1, word|dot); at(s, k) == '{' {
+				i = skipBlank(s, k+1)
+			}
+		}
 	}
 	if start, end, q, ok := sc.quoted(i); ok {
 		switch p.sep {
@@ -319,7 +324,7 @@ func (sc *scan) cookiesAt(p *place, i int) {
 			return
 		}
 		i++
-	case '{', '(', '<', '$':
+	case '{', '(', '<', '$', '&', '*':
 		return
 	}
 	if p.sep != colonS && p.sep != equalS {
@@ -396,7 +401,7 @@ func (sc *scan) cookieText(p *place, start, end int) {
 
 func (sc *scan) judgeCookie(p *place, start, end int) {
 	v := strings.TrimSpace(sc.s[start:end])
-	if v != "" && strings.IndexByte(v, ' ') < 0 && (passLike(v) || randomish(v)) && !isReference(v, 0) {
+	if v != "" && strings.IndexByte(v, ' ') < 0 && (passLike(v) || randomish(v)) && !isReference(v, 0) && !isConstant(v) && strings.IndexByte("]*&{(\\", v[0]) < 0 && !isExpression(v, "") {
 		b := start + strings.Index(sc.s[start:end], v)
 		sc.hideValue(b, b+len(v), ruleCookie)
 	}

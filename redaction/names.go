@@ -31,6 +31,8 @@ type name struct {
 	kind     kind
 	plural   bool // a collection: its strings may be names of secrets
 	quantity bool // max_token: a number is a number
+	password bool // … password, passwd: never a word of grammar, as token and secret are
+	compound bool // of several words
 	upper    bool // as environment variables are written
 }
 
@@ -208,8 +210,10 @@ stripped:
 			n.quantity = true
 		}
 	}
+	n.password = ends(last, "password") || ends(last, "passwd")
+	n.compound = k > 1
 	switch {
-	case ends(last, "password"), ends(last, "passwd"), ends(last, "secret"), ends(last, "token"), ends(last, "apikey"),
+	case n.password, ends(last, "secret"), ends(last, "token"), ends(last, "apikey"),
 		last == "key" && prev == "api":
 		n.grade = floor
 	case ends(last, "passphrase"), ends(last, "passcode"), passTails[last], foreignPass[last],

@@ -97,7 +97,7 @@ func anyHome(s string, i, n int, out *[]span) int {
 	for e > u && s[e-1] == '.' {
 		e--
 	}
-	if e == u || s[u:e] == "Shared" || s[u:e] == "Public" || s[u:e] == "linuxbrew" || at(s, u) == '.' && at(s, u+1) == '.' {
+	if e == u || s[u] == '.' || s[u:e] == "Shared" || s[u:e] == "Public" || s[u:e] == "linuxbrew" || at(s, u) == '.' && at(s, u+1) == '.' {
 		return max(e, u)
 	}
 	if c := at(s, e); c == '*' || c == '}' || c == '>' || c == '$' {

@@ -345,7 +345,7 @@ func (sc *scan) column(p *place, i, j, line int) bool {
 	if k := skipBlank(s, end); k < len(s) && eol(s, k) < 0 {
 		return false
 	}
-	if v == "" || isPunct(v) || isExpression(v, "") {
+	if v == "" || isPunct(v) || isExpression(v, "") || isConstant(v) || strings.IndexByte("*[&(", v[0]) >= 0 {
 		return false
 	}
 	if !p.n.upper && !passLike(v) && !randomish(v) {
@@ -407,6 +407,9 @@ func (sc *scan) stated(p *place, j int) {
 		if said && runOf(v, 0, digit) == len(v) && len(v) >= 4 && len(v) <= 8 {
 			sc.judge(p, j, j+len(v), 0)
 		}
+		return
+	}
+	if strings.IndexByte("*[&", v[0]) >= 0 {
 		return
 	}
 	if strings.IndexByte(v, '(') > 0 || strings.IndexByte(v, '/') > 0 && !randomish(v) || isPath(v) {

@@ -160,7 +160,7 @@ func (sc *scan) dotAt(i int) {
 		}
 	}
 	if c := at(s, i-1); (c == 's' || c == 'b') && edge(s, i-1) && at(s, i-2) != '.' && at(s, i-2) != '_' {
-		if e := runOf(s, i+1, alnum); e-i-1 == 24 && !is(at(s, e), word|dot) && at(s, e) != '(' && randomish(s[i+1:e]) {
+		if e := runOf(s, i+1, alnum); e-i-1 == 24 && !is(at(s, e), word|dot) && at(s, e) != '(' && changes(s[i+1:e]) >= 8 {
 			sc.hide(i-1, e, ruleVaultOld)
 		}
 	}

@@ -307,23 +307,32 @@ func (sc *scan) table(p *place, i int) bool {
 		return false
 	}
 	head := s[b:e]
-	col, n := -1, 0
+	if d == '|' && !strings.Contains(head, " |") && head[0] != '|' || d == '\t' && head[0] == '\t' {
+		return false // an expression, an indented line
+	}
+	col, n, filled := -1, 0, 0
 	for off := 0; off <= len(head); n++ {
 		k := strings.IndexByte(head[off:], d)
 		if k < 0 {
 			k = len(head) - off
 		}
 		c := head[off : off+k]
+		t := strings.Trim(c, " \"'`*\r")
 		if b+off <= p.begin && p.begin < b+off+k {
+			if len(t) != len(p.id) && !(len(t) > len(p.id) && strings.HasSuffix(t, p.id) && strings.IndexByte(t, ' ') > 0) {
+				return false
+			}
 			col = n
 		}
-		t := strings.Trim(c, " \"'`*\r")
+		if t != "" {
+			filled++
+		}
 		if len(t) > 40 || runOf(t, 0, word|dash|space|dot) != len(t) || t != "" && runOf(t, 0, digit) == len(t) {
 			return false
 		}
 		off += k + 1
 	}
-	if n < 2 || col < 0 {
+	if filled < 2 || col < 0 {
 		return false
 	}
 	found := false
