@@ -33,7 +33,7 @@ var ErrTooLong = errors.New("event stream: longer than is read")
 
 // NewReader reads from r, messages of at most max bytes.
 func NewReader(r io.Reader, max int) *Reader {
-	return &Reader{br: bufio.NewReaderSize(r, 64<<10), max: max}
+	return &Reader{br: bufio.NewReaderSize(r, 64<<10), max: max, data: []byte{}}
 }
 
 // Buffered says whether more has arrived than was read: without it the next
@@ -88,6 +88,9 @@ func (r *Reader) Next() (Message, error) {
 	}
 }
 
+// bom is the byte order mark that may open a stream.
+const bom = "\xef\xbb\xbf"
+
 // readLine reads a line that ends with LF, CR or both, without its end.
 func (r *Reader) readLine() ([]byte, error) {
 	r.line = r.line[:0]
@@ -103,14 +106,16 @@ func (r *Reader) readLine() ([]byte, error) {
 				continue
 			}
 		}
-		buf, _ := r.br.Peek(r.br.Buffered())
 		if !r.begun {
 			r.begun = true
-			if bytes.HasPrefix(buf, []byte("\xef\xbb\xbf")) {
-				_, _ = r.br.Discard(3)
-				continue
+			if c[0] == bom[0] {
+				if start, _ := r.br.Peek(len(bom)); string(start) == bom {
+					_, _ = r.br.Discard(len(bom))
+					continue
+				}
 			}
 		}
+		buf, _ := r.br.Peek(r.br.Buffered())
 		i := bytes.IndexAny(buf, "\r\n")
 		if i < 0 {
 			i = len(buf)
