@@ -8,8 +8,8 @@
 //   - From builds commands, Sender follows one through its ack to its outcome.
 //   - Accepts computes what a target declares, Resolve finds an id by a prefix.
 //
-// The package does nothing itself. It does no I/O, starts no goroutine and has
-// no clock: time and timers come by Clock, what is to be told leaves by Emit,
+// The package does nothing itself. It does no I/O and has no clock, and of
+// goroutines only the one by which Sender.Run waits for its link: time and timers come by Clock, what is to be told leaves by Emit,
 // what is to be done leaves by Do. It judges commands by declared facts and
 // never by a vendor. Nothing is claimed that was not observed: an accepted
 // command promises a try, and its outcome is told by whoever saw it.

@@ -195,8 +195,9 @@ func (d *Dispatcher) Done(e Effect, err error) {
 
 // Before takes the drafts of a session on their way to be bound, and puts down
 // to commands what came of them: a run.cancelled while a cancel of that run is
-// under way is by control and cites the command; before session.ended, what
-// the queue of instructions still holds is told as dropped. The given drafts
+// under way is by control and cites the command; so is the end of a session,
+// and of its runs, while it is being cancelled; before session.ended, what the
+// queue of instructions still holds is told as dropped. The given drafts
 // stay as they are.
 func (d *Dispatcher) Before(session string, drafts []event.Draft) []event.Draft {
 	var out []event.Draft // nil while nothing differs
@@ -208,8 +209,9 @@ func (d *Dispatcher) Before(session string, drafts []event.Draft) []event.Draft 
 			x = d.attributed(session, x)
 		case "session.ended":
 			front = d.Ending(session)
-			if x.Cause == "" {
-				x.Cause = d.flightOf(session, func(f *flight) bool { return f.whole }).command
+			if f := d.flightOf(session, func(f *flight) bool { return f.whole }); f.command != "" && x.Cause == "" {
+				x.Cause = f.command
+				front = append(front, d.cutOff(session)...)
 			}
 		}
 		if out == nil && (x.Cause != before || front != nil) {
@@ -221,6 +223,20 @@ func (d *Dispatcher) Before(session string, drafts []event.Draft) []event.Draft 
 	}
 	if out == nil {
 		return drafts
+	}
+	return out
+}
+
+// cutOff are the ends of the runs that a session's cancel cuts off.
+func (d *Dispatcher) cutOff(session string) (out []event.Draft) {
+	d.mu.Lock()
+	var runs []string
+	if s, ok := d.sessions.get(session); ok {
+		s.open.all(func(run string, _ bool) bool { runs = append(runs, run); return true })
+	}
+	d.mu.Unlock()
+	for _, run := range runs {
+		out = append(out, d.attributed(session, event.Draft{Header: event.Header{Type: "run.cancelled", Session: session, Run: run, Severity: event.Notice}}))
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +11,8 @@ import (
 )
 
 // Link is a connection on which commands go out, and on which the events of
-// the addressed session, and error frames, come in.
+// the addressed session, and error frames, come in. Receive returns when ctx
+// ends.
 type Link interface {
 	Send(ctx context.Context, line []byte) error
 	Receive(ctx context.Context) (Message, error)
@@ -407,24 +407,4 @@ func broke(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %w", ErrLink, err)
-}
-
-// Claims finds, in a roster, what the one live claimant of a session accepts.
-// Clear says whether there is exactly one: a relay refuses to choose between
-// several (AEP-0004 §4.5).
-func Claims(session string, claims []Claim) (c Claim, clear bool) {
-	i := slices.IndexFunc(claims, func(c Claim) bool { return c.Session == session })
-	if i < 0 {
-		return Claim{}, false
-	}
-	more := slices.ContainsFunc(claims[i+1:], func(c Claim) bool { return c.Session == session })
-	return claims[i], !more
-}
-
-// Claim is an entry of a roster, as far as commands need it (AEP-0003 §4.1).
-type Claim struct {
-	Session string
-	Agent   string
-	Accepts []string
-	Window  time.Duration // ack_window_ms; 0 where it is not declared
 }
