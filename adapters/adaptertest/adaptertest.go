@@ -327,6 +327,7 @@ func deep(v any) any {
 func strangers(t *testing.T, a adapters.Adapter) (ms []adapters.Moment) {
 	payloads := []map[string]any{nil, {}, {"type": "user", "message": "text"}, {"type": json.Number("1")},
 		{"tool_name": []any{}, "tool_input": "x", "message": map[string]any{"content": []any{nil, "x", map[string]any{"type": "tool_use"}}}}}
+	odd := len(payloads)
 	names := map[string]bool{"": true, "Some Future\nHook": true}
 	for _, term := range a.Vocabulary {
 		names[term.Native] = true
@@ -347,9 +348,15 @@ func strangers(t *testing.T, a adapters.Adapter) (ms []adapters.Moment) {
 		}
 		inputs(tree, func(p map[string]any) { payloads = append(payloads, p) })
 	}
+	all := slices.Sorted(maps.Keys(names))
 	for _, c := range []adapters.Channel{adapters.Hook, adapters.Stream, adapters.Transcript, adapters.Telemetry, adapters.Drafts, adapters.Process, "elsewhere"} {
-		for _, p := range payloads {
-			for n := range names {
+		for i, p := range payloads {
+			// The odd payloads come under every name, a vendor's under a few.
+			some := all
+			if i >= odd {
+				some = []string{all[i%len(all)], all[(i*7+3)%len(all)], ""}
+			}
+			for _, n := range some {
 				ms = append(ms, adapters.Moment{Channel: c, Name: n, Payload: p, Time: at, Session: "s"})
 			}
 		}

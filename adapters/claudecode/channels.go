@@ -34,9 +34,12 @@ var stream = New(Vocabulary{
 	Time:    "timestamp",
 	Other:   Nothing(byHooks),
 	Rows: map[string]Row{
-		"system/init": Emit("session.started", Key("session_id"),
-			Object("client", Const("name", name), Str("version", "claude_code_version")),
-			Str("gen_ai.request.model", "model"), Str("permission_mode", "permissionMode"), Text("cwd", "cwd")),
+		"system/init": Many(
+			Emit("session.started", Key("session_id"), Object("client", Const("name", name), Str("version", "claude_code_version")),
+				Str("gen_ai.request.model", "model"), Str("permission_mode", "permissionMode"), Text("cwd", "cwd")),
+			VendorAs("session.init", Key("session_id"), Str("version", "claude_code_version"), Str("gen_ai.request.model", "model"),
+				Str("permission_mode", "permissionMode")).
+				Note("what is lost where the session was told as started before")),
 		"system/permission_denied": Emit("tool.denied", Tool("tool_name", "tool_use_id"),
 			Enum("by", "decision_reason_type", map[string]string{"rule": "user_setting", "mode": "user_setting", "hook": "policy"}, "runtime")),
 		"assistant": Each("message.content", Switch("type", map[string]Row{"tool_use": toolUse}, Nothing("what the agent says is not told")), Nothing("no content")),

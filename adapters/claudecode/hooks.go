@@ -30,10 +30,10 @@ var hooks = New(Vocabulary{
 		"SessionEnd": Emit("session.ended", Key("session_id"),
 			Enum("reason", "reason", map[string]string{"bypass_permissions_disabled": "killed"}, "normal")),
 
-		"UserPromptSubmit": When(Prefix("prompt", "<task-notification>"),
+		"UserPromptSubmit": Many(firstSight, When(Prefix("prompt", "<task-notification>"),
 			Emit("run.started", Key("prompt_id"), Const("trigger", "agent"), Text("prompt", "prompt")).
 				Note("a background task reports back: no person typed it"),
-			Emit("run.started", Key("prompt_id"), Const("trigger", "user"), Text("prompt", "prompt"))),
+			Emit("run.started", Key("prompt_id"), Const("trigger", "user"), Text("prompt", "prompt")))),
 		"UserPromptExpansion": Vendor(Str("expansion_type", "expansion_type"), Str("command_name", "command_name"), Str("command_source", "command_source")),
 		"Stop":                Emit("run.finished", Key("prompt_id"), Text("summary", "last_assistant_message")),
 		"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"),
@@ -108,6 +108,11 @@ var sessionStart = []Fact{
 	Text("cwd", "cwd"),
 	Text("label", "session_title"),
 }
+
+// firstSight starts the session where no SessionStart told it: it is the same
+// fact, and a second telling of it is dropped.
+var firstSight = Emit("session.started", Key("session_id"), Object("client", Const("name", name)), Text("cwd", "cwd"), Text("label", "session_title")).
+	Note("where SessionStart was not hooked or named another session; else it is told already")
 
 var completed = Emit("tool.completed", Tool("tool_name", "tool_use_id"), Content("result", "tool_response"), Dur("duration_ms", "duration_ms"))
 
