@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"aep-wrap/event"
 )
@@ -21,6 +22,30 @@ func (w *world) events() []event.Event {
 		w.t.Errorf("validate: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	return w.parse(files[0])
+}
+
+// told waits until the log has n events of a type.
+func (w *world) told(typ string, n int) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	for {
+		have := 0
+		for _, f := range w.logFiles() {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			have += bytes.Count(b, []byte(`"type":"`+typ+`"`))
+		}
+		if have >= n {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			w.t.Fatalf("the log has %d of %s, want %d", have, typ, n)
+		}
+	}
 }
 
 func (w *world) parse(file string) []event.Event {

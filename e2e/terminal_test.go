@@ -35,10 +35,11 @@ type terminal struct {
 func (w *world) open(argv ...string) *terminal {
 	w.t.Helper()
 	const rows, cols = 40, 100
-	master, slave, err := pty.Open()
+	opened, slave, err := pty.Open()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	master := pollable(w.t, opened)
 	if err := pty.Setsize(master, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -74,6 +75,21 @@ func (w *world) open(argv ...string) *terminal {
 		}
 	})
 	return term
+}
+
+// pollable gives f's descriptor to Go's poller: closing a file that is being
+// read in the ordinary way waits for the read, and a window would never close.
+func pollable(t *testing.T, f *os.File) *os.File {
+	t.Helper()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	return os.NewFile(uintptr(fd), f.Name())
 }
 
 // hangUp closes the window.

@@ -37,6 +37,14 @@ func TestTUI(t *testing.T) {
 			argv := launch(t, way)
 			w := newWorld(t)
 			p := w.open(argv...)
+			// That a person stopped a run stands in the agent's transcript
+			// alone, which is written a moment behind: a script that goes on
+			// faster than a person must wait for it.
+			told := func(typ string, n int) {
+				if way == "wrapped" {
+					w.told(typ, n)
+				}
+			}
 			p.see(prompted)
 
 			p.enter("one [[script:hello]]")
@@ -53,6 +61,7 @@ func TestTUI(t *testing.T) {
 			p.see("Do you want to create")
 			p.keys(keyEsc)
 			p.see("What should Claude do instead|User rejected|rejected")
+			told("run.cancelled", 1)
 
 			p.see(prompted)
 			p.enter("four [[script:ask]]")
@@ -71,6 +80,7 @@ func TestTUI(t *testing.T) {
 			p.see("slow words")
 			p.keys(keyEsc)
 			p.see("Interrupted")
+			told("run.cancelled", 2)
 
 			p.see(prompted)
 			p.enter("/exit")
@@ -204,19 +214,28 @@ func TestTUISuspend(t *testing.T) {
 
 // A closed window ends the agent, and the log says so.
 func TestTUIHangup(t *testing.T) {
-	argv := launch(t, "wrapped")
-	w := newWorld(t)
-	p := w.open(argv...)
-	p.see(prompted)
-	p.enter("one [[script:slowbash]]")
-	p.see("Do you want to proceed")
-	p.hangUp()
-	p.wait()
-	events := w.events()
-	only(t, events, "session.ended")
-	only(t, events, "attention.requested")
-	r := runs(events)
-	if len(r) != 1 || !slices.Contains(r[0], "run.cancelled") && !slices.Contains(r[0], "run.failed") {
-		t.Errorf("the open run is not closed: %v", r)
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			argv := launch(t, way)
+			w := newWorld(t)
+			p := w.open(argv...)
+			p.see(prompted)
+			p.enter("one [[script:bash1]]")
+			p.see("Do you want to proceed")
+			p.hangUp()
+			if code := p.wait(); code != 129 {
+				t.Errorf("exit code %d, want that of a hangup, 129", code)
+			}
+			if way == "bare" {
+				return
+			}
+			events := w.events()
+			only(t, events, "session.ended")
+			only(t, events, "attention.requested")
+			r := runs(events)
+			if len(r) != 1 || !slices.Contains(r[0], "run.cancelled") && !slices.Contains(r[0], "run.failed") {
+				t.Errorf("the open run is not closed: %v", r)
+			}
+		})
 	}
 }
