@@ -47,11 +47,11 @@ const beat = 120 * time.Millisecond
 
 var schema = obj{
 	"properties": obj{
-		"target":   obj{"type": "string", "enum": []any{"staging", "production"}, "enumNames": []any{"Staging", "Production"}, "title": "Where to"},
+		"env":      obj{"type": "string", "enum": []any{"staging", "production"}, "enumNames": []any{"Staging", "Production"}, "title": "Where to"},
 		"replicas": obj{"type": "integer", "title": "How many", "minimum": 1, "maximum": 9},
-		"note":     obj{"type": "string", "title": "Anything else"},
+		"why":      obj{"type": "string", "title": "Why now"},
 	},
-	"required": []any{"target"},
+	"required": []any{"env"},
 }
 
 var (
@@ -94,7 +94,7 @@ var Script = []Step{
 	{beat, "tool", wipe, 0, nil},
 	{beat, "tool_blocked", with(wipe, obj{"rule": "deny-rm-rf"}), 0, nil},
 	{beat, "form", obj{"form": "form-1", "title": "Where should it go?", "schema": schema}, 4 * beat, map[string][]Step{
-		"": {{0, "form_answered", obj{"form": "form-1", "schema": schema, "values": obj{"target": "staging", "replicas": 2, "note": "as last time"}}, 0, nil}},
+		"": {{0, "form_answered", obj{"form": "form-1", "schema": schema, "values": obj{"env": "staging", "replicas": 2, "why": "as last time"}}, 0, nil}},
 	}},
 	{beat, "tool", deploy, 0, nil},
 	{beat, "permission", deploy, time.Second, map[string][]Step{
