@@ -28,7 +28,7 @@ func (r *Road) ObserveLine(c adapters.Channel, session string, line []byte) {
 type Lines struct {
 	road    *Road
 	channel adapters.Channel
-	cut     lines
+	cut     cutter
 }
 
 // NewLines makes a writer of lines. Its Close tells a last line that is whole
@@ -74,9 +74,9 @@ func (l *Lines) ReadPipe(f *os.File, stop <-chan struct{}) {
 	l.Close(0)
 }
 
-// lines cuts bytes into lines without their ends and the white space around
+// cutter cuts bytes into lines without their ends and the white space around
 // them. Empty lines are not told.
-type lines struct {
+type cutter struct {
 	tell func(line []byte)
 	skip func(bytes int) // a line over maxLine was passed over
 
@@ -84,7 +84,7 @@ type lines struct {
 	over  int // bytes of a line that is not told, begun
 }
 
-func (l *lines) take(b []byte) {
+func (l *cutter) take(b []byte) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
 		piece := b
@@ -120,7 +120,7 @@ func (l *lines) take(b []byte) {
 	}
 }
 
-func (l *lines) whole(line []byte) {
+func (l *cutter) whole(line []byte) {
 	if line = bytes.TrimSpace(line); len(line) > 0 {
 		l.tell(line)
 	}
@@ -128,7 +128,7 @@ func (l *lines) whole(line []byte) {
 
 // end tells a last line that is a whole object but for its newline. A torn one
 // is nobody's.
-func (l *lines) end() {
+func (l *cutter) end() {
 	if bytes.HasSuffix(bytes.TrimSpace(l.begun), []byte("}")) {
 		l.whole(l.begun)
 	}
@@ -137,7 +137,7 @@ func (l *lines) end() {
 
 // reset forgets a line that was begun; with inside the rest of the line at
 // hand is not told.
-func (l *lines) reset(inside bool) {
+func (l *cutter) reset(inside bool) {
 	l.begun, l.over = nil, 0
 	if inside {
 		l.over = 1

@@ -40,10 +40,11 @@ type Tail struct {
 	cfg  TailConfig
 	stop chan struct{}
 	done chan struct{}
+	now  chan chan struct{} // who wants it read at once
 
 	file   *os.File
 	offset int64
-	cut    lines
+	cut    cutter
 	buf    []byte
 }
 
@@ -52,10 +53,29 @@ func Follow(c TailConfig) *Tail {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	t := &Tail{cfg: c, stop: make(chan struct{}), done: make(chan struct{}), cut: lines{tell: c.Line, skip: c.Skip}}
+	t := &Tail{cfg: c, stop: make(chan struct{}), done: make(chan struct{}), now: make(chan chan struct{}), cut: cutter{tell: c.Line, skip: c.Skip}}
 	t.open(true)
 	go t.run()
 	return t
+}
+
+// CatchUp has what the file holds right now told, and waits for that no longer
+// than patience.
+func (t *Tail) CatchUp(patience time.Duration) {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	read := make(chan struct{})
+	select {
+	case t.now <- read:
+	case <-t.done:
+		return
+	case <-timeout.C:
+		return
+	}
+	select {
+	case <-read:
+	case <-timeout.C:
+	}
 }
 
 // Drain reads what is still there and ends the tail; ctx bounds the wait.
@@ -95,6 +115,10 @@ func (t *Tail) run() {
 			t.read()
 			t.cut.end()
 			return
+		case read := <-t.now:
+			t.read()
+			close(read)
+			continue
 		case <-tick.C:
 		case e, ok := <-changed:
 			if !ok {

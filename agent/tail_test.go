@@ -78,6 +78,25 @@ func TestTail(t *testing.T) {
 	g.wait(t, "one", "two", "four", "5", "six", `{"whole":1}`)
 }
 
+// Who asks is told what is there, before anything else happens.
+func TestTailCatchUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.jsonl")
+	var g gathered
+	tail := Follow(TailConfig{Path: path, Line: g.line, Skip: g.skip})
+	for i := range 50 {
+		put(t, path, fmt.Sprintln("line", i))
+		tail.CatchUp(5 * time.Second)
+		g.mu.Lock()
+		n := len(g.lines)
+		g.mu.Unlock()
+		if n != i+1 {
+			t.Fatalf("%d lines told, %d are there", n, i+1)
+		}
+	}
+	tail.Drain(context.Background())
+	tail.CatchUp(5 * time.Second) // at once, for it has ended
+}
+
 // What was there before the launch is history.
 func TestTailStart(t *testing.T) {
 	long := strings.Repeat("x", 1000)
@@ -139,7 +158,7 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, step uint8) {
 		n := int(step%16) + 1
 		var got []string
-		cut := lines{tell: func(b []byte) { got = append(got, string(b)) }, skip: func(int) {}}
+		cut := cutter{tell: func(b []byte) { got = append(got, string(b)) }, skip: func(int) {}}
 		for b := []byte(text); len(b) > 0; {
 			m := min(n, len(b))
 			cut.take(b[:m])

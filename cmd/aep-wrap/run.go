@@ -324,7 +324,7 @@ func (l *launch) wire(seen adapters.Launch) error {
 	}
 	l.makeRoad()
 	var err error
-	l.hooks, err = agent.ServeHooks(agent.HookConfig{Adapter: l.adapter.Name, Dir: l.dir, Observer: l.road, Log: l.log})
+	l.hooks, err = agent.ServeHooks(agent.HookConfig{Adapter: l.adapter.Name, Dir: l.dir, Observer: observer{l.road, l}, Log: l.log})
 	if err != nil {
 		l.trouble("%v", err)
 	}
@@ -355,6 +355,29 @@ func (l *launch) wire(seen adapters.Launch) error {
 		l.wiring.SetEnv[hookclient.SocketEnv] = end.Socket
 	}
 	return nil
+}
+
+// observer is the road as hooks see it. A hook says that the agent goes on:
+// what its session log tells of before comes first, or an interrupt would be
+// taken in after the prompt that followed it.
+type observer struct {
+	*agent.Road
+	l *launch
+}
+
+// logPatience is how long a hook waits for the session logs to be read.
+const logPatience = 20 * time.Millisecond
+
+func (o observer) Observe(m adapters.Moment, size int) {
+	if m.Channel == adapters.Hook {
+		o.l.mu.Lock()
+		tails := slices.Collect(maps.Values(o.l.tails))
+		o.l.mu.Unlock()
+		for _, t := range tails {
+			t.CatchUp(logPatience)
+		}
+	}
+	o.Road.Observe(m, size)
 }
 
 // helper is the command line of the hook helper: the tiny binary beside ours,
