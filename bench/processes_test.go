@@ -75,27 +75,33 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// compare times two commands in turns, b.N times each, and reports the medians
-// and their ratio.
-func compare(b *testing.B, base, ours func() error) {
+// compare runs two commands in turns, b.N times each, and reports for both the
+// medians of the wall time and of the processor time that they and their
+// children took, and the ratio of the wall times.
+func compare(b *testing.B, base, ours func() (*os.ProcessState, error)) {
 	b.Helper()
-	var baseTimes, ourTimes []time.Duration
-	timed := func(f func() error, to *[]time.Duration) {
+	type times struct{ wall, cpu []time.Duration }
+	var x, y times
+	timed := func(f func() (*os.ProcessState, error), to *times) {
 		start := time.Now()
-		if err := f(); err != nil {
+		state, err := f()
+		if err != nil {
 			b.Fatal(err)
 		}
-		*to = append(*to, time.Since(start))
+		to.wall = append(to.wall, time.Since(start))
+		to.cpu = append(to.cpu, state.UserTime()+state.SystemTime())
 	}
 	for b.Loop() {
-		timed(base, &baseTimes)
-		timed(ours, &ourTimes)
+		timed(base, &x)
+		timed(ours, &y)
 	}
-	x, y := median(baseTimes), median(ourTimes)
+	ms := func(d []time.Duration) float64 { return float64(median(d).Microseconds()) / 1000 }
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(x.Microseconds())/1000, "base-ms")
-	b.ReportMetric(float64(y.Microseconds())/1000, "ours-ms")
-	b.ReportMetric(float64(y)/float64(x), "ratio")
+	b.ReportMetric(ms(x.wall), "base-ms")
+	b.ReportMetric(ms(y.wall), "ours-ms")
+	b.ReportMetric(ms(x.cpu), "base-cpu-ms")
+	b.ReportMetric(ms(y.cpu), "ours-cpu-ms")
+	b.ReportMetric(ms(y.wall)/ms(x.wall), "ratio")
 }
 
 // observer takes moments and does nothing with them.
@@ -138,13 +144,16 @@ func BenchmarkHookHelper(b *testing.B) {
 			e := hookServer(b)
 			payload := payloads(b)[1]
 			env := append(environ(b), "AEP_HOOK_SOCKET="+e.Socket)
-			run := func(argv ...string) error {
-				cmd := exec.Command(argv[0], argv[1:]...)
-				cmd.Env = env
-				cmd.Stdin = bytes.NewReader(payload)
-				return cmd.Run()
+			run := func(argv ...string) func() (*os.ProcessState, error) {
+				return func() (*os.ProcessState, error) {
+					cmd := exec.Command(argv[0], argv[1:]...)
+					cmd.Env = env
+					cmd.Stdin = bytes.NewReader(payload)
+					err := cmd.Run()
+					return cmd.ProcessState, err
+				}
 			}
-			compare(b, func() error { return run("/bin/sh", "-c", "true") }, func() error { return run(c.argv...) })
+			compare(b, run("/bin/sh", "-c", "true"), run(c.argv...))
 		})
 	}
 }
@@ -152,11 +161,12 @@ func BenchmarkHookHelper(b *testing.B) {
 // A whole wrapped run of the smallest command, beside the command.
 func BenchmarkLaunch(b *testing.B) {
 	env := environ(b)
-	run := func(argv ...string) func() error {
-		return func() error {
+	run := func(argv ...string) func() (*os.ProcessState, error) {
+		return func() (*os.ProcessState, error) {
 			cmd := exec.Command(argv[0], argv[1:]...)
 			cmd.Env = env
-			return cmd.Run()
+			err := cmd.Run()
+			return cmd.ProcessState, err
 		}
 	}
 	compare(b, run("true"), run(binary(b, "aep-wrap"), "--", "true"))
@@ -171,23 +181,24 @@ func BenchmarkPTY(b *testing.B) {
 	if err := os.WriteFile(file, bytes.Repeat([]byte(line), size/len(line)), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	run := func(argv ...string) func() error {
-		return func() error {
+	run := func(argv ...string) func() (*os.ProcessState, error) {
+		return func() (*os.ProcessState, error) {
 			cmd := exec.Command(argv[0], argv[1:]...)
 			cmd.Env = env
 			f, err := pty.Start(cmd)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			defer f.Close()
 			n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, f, make([]byte, 64<<10))
 			if err != nil && !errors.Is(err, syscall.EIO) {
-				return err
+				return nil, err
 			}
 			if n < size/int64(len(line))*int64(len(line)) {
-				return fmt.Errorf("%d bytes of %d came through", n, size)
+				return nil, fmt.Errorf("%d bytes of %d came through", n, size)
 			}
-			return cmd.Wait()
+			err = cmd.Wait()
+			return cmd.ProcessState, err
 		}
 	}
 	compare(b, run("cat", file), run(binary(b, "aep-wrap"), "--quiet", "--", "cat", file))
