@@ -21,7 +21,7 @@ type modes struct {
 	other   bool // modifyOtherKeys
 	keypad  bool
 	margins bool
-	charset bool
+	charset bool // G0 holds another than ASCII
 	style   bool // of the cursor
 	titles  int
 	busy    bool // the taskbar's progress
@@ -98,10 +98,10 @@ func (m *modes) esc() bool {
 	case "n", "o", "N", "O", "7", "8", "M", "D", "E", "H", "\\":
 		return false
 	default:
-		if len(text) != 2 || text[0] < '(' || text[0] > '/' {
+		if len(text) != 2 || text[0] != '(' {
 			return false
 		}
-		m.charset = m.charset || text[1] != 'B'
+		m.charset = text[1] != 'B'
 	}
 	return true
 }
