@@ -148,13 +148,6 @@ func (p *terminal) see(pattern string) {
 	p.until("the screen to show "+pattern, func() bool { return re.MatchString(p.screen.text()) })
 }
 
-// see no more waits until the screen shows it no longer.
-func (p *terminal) seeNoMore(pattern string) {
-	p.t.Helper()
-	re := regexp.MustCompile(pattern)
-	p.until("the screen to show no more "+pattern, func() bool { return !re.MatchString(p.screen.text()) })
-}
-
 func (p *terminal) until(what string, ok func() bool) {
 	p.t.Helper()
 	deadline, ended, why := time.After(patience), p.ended, ""
