@@ -133,3 +133,37 @@ func endsAt(f *os.File, p Position) bool {
 	h, ok := ReadHead(line)
 	return ok && h.ID == p.ID
 }
+
+// LastOwn gives the last line up to and with p's that is an event of its
+// session's own (see Head.Foreign), with its head. It looks no further back
+// than maxBytes; ok is false where there is none.
+func LastOwn(path string, p Position, maxBytes int64) (line []byte, h Head, ref Ref, ok bool, err error) {
+	end, err := Locate(path, p)
+	if err != nil {
+		return nil, h, ref, false, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, h, ref, false, err
+	}
+	defer f.Close()
+	for left := maxBytes; end > 0; {
+		start, err := lineStart(io.NewSectionReader(f, max(0, end-1-left), min(left, end-1)), min(left, end-1))
+		if err != nil {
+			return nil, h, ref, false, err
+		}
+		start += max(0, end-1-left)
+		if left -= end - start; left < 0 {
+			break
+		}
+		line = make([]byte, end-start)
+		if _, err := f.ReadAt(line, start); err != nil {
+			return nil, h, ref, false, err
+		}
+		if h, ok := ReadHead(line); ok && h.Sequenced && h.Session != "" {
+			return line[:len(line)-1], h, Ref{Path: path, Off: start, Len: len(line)}, true, nil
+		}
+		end = start
+	}
+	return nil, h, ref, false, nil
+}
