@@ -668,45 +668,49 @@ func (t *terminal) stopOut() {
 func (t *terminal) pumpOut() {
 	defer close(t.outDone)
 	buf := make([]byte, 64<<10)
+	var asked []chan struct{}
+	var since time.Time
 	for {
 		// Who asks for a flush has seen the agent stop or end, so all that it
 		// wrote is read before the PTY says that it is empty.
-		var asked []chan struct{}
-		for more := true; more; {
-			select {
-			case done, ok := <-t.flushes:
-				if !ok {
-					return
-				}
-				asked = append(asked, done)
-			default:
-				more = false
+		select {
+		case done, ok := <-t.flushes:
+			if !ok {
+				return
 			}
+			asked, since = append(asked, done), time.Now()
+		default:
 		}
-		began := time.Now()
-		for {
-			n, err := unix.Read(t.master, buf)
-			if n > 0 {
-				t.follow(buf[:n])
-				if writeAll(t.out, buf[:n]) != nil {
-					t.loseTerminal()
-					return
-				}
-				if len(asked) > 0 && time.Since(began) > 300*time.Millisecond {
-					break // somebody else goes on writing
-				}
-				continue
-			}
-			if err == unix.EINTR {
-				continue
-			}
-			if err == unix.EAGAIN {
+		n, err := unix.Read(t.master, buf)
+		// A read gives at most a page. What is there already goes out together:
+		// a sixth of the work, for no wait.
+		for n > 0 && n < len(buf)/2 {
+			m, err := unix.Read(t.master, buf[n:])
+			if err != nil || m <= 0 {
 				break
 			}
-			return // EIO: nobody holds the other side any more
+			n += m
 		}
-		for _, done := range asked {
-			close(done)
+		if n > 0 {
+			t.follow(buf[:n])
+			if writeAll(t.out, buf[:n]) != nil {
+				t.loseTerminal()
+				return
+			}
+		}
+		switch {
+		case n <= 0 && err == unix.EINTR:
+			continue
+		case n <= 0 && err != unix.EAGAIN:
+			return // EIO: nobody holds the other side any more
+		case n <= 0 || time.Since(since) > 300*time.Millisecond: // somebody else may go on writing
+			for _, done := range asked {
+				close(done)
+			}
+			asked = nil
+		}
+		if n > 0 {
+			continue
 		}
 		data, wake := waitFD{fd: t.master, read: true}, waitFD{fd: t.outWake.r, read: true}
 		if waitFDs(-1, &data, &wake) != nil {

@@ -593,6 +593,18 @@ func TestBackgroundSurvivesANormalEnd(t *testing.T) {
 	})
 }
 
+// One that never stops writing does not keep the wrapper.
+func TestEndWhileAnotherWrites(t *testing.T) {
+	s := shell(t)
+	s.send("$BIN @wrap sh -c 'yes & echo pid=$!; sleep 0.3; exit 3'; echo =$?=\n")
+	pid := atoi(t, s.expectRE(`pid=(\d+)`)[1])
+	s.expect("=3=")
+	if !running(pid) {
+		t.Error("it was ended")
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
 // After an end by a signal nothing of it is left, in other sessions neither,
 // and the terminal has its modes back.
 func TestSignalledEndLeavesNothing(t *testing.T) {
