@@ -96,6 +96,7 @@ func commands(a *app) []*cobra.Command {
 		newTimelineCmd(a),
 		newValidateCmd(a),
 		newSinkCmd(a),
+		newRedactCmd(a),
 		newAdaptersCmd(a),
 		newDemoCmd(a),
 		newDemoAgentCmd(a),
