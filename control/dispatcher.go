@@ -86,7 +86,7 @@ type Dispatcher struct {
 	flights  []*flight
 }
 
-// record is a decision. Drafts are what it is waiting to see sealed.
+// record is a decision. Drafts are what was told of it and not yet seen sealed.
 type record struct {
 	at     time.Time
 	line   []byte // the sealed ack
@@ -177,9 +177,6 @@ func (d *Dispatcher) Handle(o Origin, line []byte) Reply {
 
 	v := d.decide(o, c, s, now)
 	drafts := append([]event.Draft{ack(c, id, v, now)}, v.drafts...)
-	d.mu.Lock()
-	r.drafts = drafts
-	d.mu.Unlock()
 	if err := d.c.Emit(c.Session, bytes.Clone(line), drafts); err != nil {
 		d.mu.Lock()
 		d.seen.del(id)
@@ -192,10 +189,15 @@ func (d *Dispatcher) Handle(o Origin, line []byte) Reply {
 		}
 		return refuse(c, Busy, fmt.Sprintf("the command could not be recorded: %v", err))
 	}
+	d.mu.Lock()
+	if r.line == nil {
+		r.drafts = drafts // until they are seen sealed
+	}
+	d.mu.Unlock()
 	if v.answer != nil {
 		v.answer.release(true)
 	}
-	if v.effect != nil {
+	if v.effect != nil && (c.Type != Cancel || !d.Landed(*v.effect)) { // a run may have ended meanwhile
 		d.c.Do(*v.effect)
 	}
 	return Reply{}
@@ -332,12 +334,15 @@ func ack(c *Command, id string, v verdict, now time.Time) event.Draft {
 func (d *Dispatcher) Observe(e *event.Event, line []byte) { d.observe(e, line, true) }
 
 // Fold takes in a line of a session's log, before the session's first live
-// event.
+// event; after it, it changes nothing.
 func (d *Dispatcher) Fold(e *event.Event, line []byte) { d.observe(e, line, false) }
 
 func (d *Dispatcher) observe(e *event.Event, line []byte, live bool) {
 	if e.Session == "" || !e.Sequenced && (live || !isInstruct(e.Type)) {
 		return
+	}
+	if !live && d.lives(e.Session) {
+		return // its log is read back once more, by a lane that was parked
 	}
 	if event.Category(e.Type) == "attention" {
 		d.c.Holds.observe(e, line)
@@ -367,6 +372,9 @@ func (d *Dispatcher) observe(e *event.Event, line []byte, live bool) {
 	switch e.Type {
 	case "control.accepted", "control.rejected":
 		d.record(e, line)
+		for _, f := range d.flights {
+			f.told = f.told || f.command == e.Cause
+		}
 		if _, asked := s.asked.get(e.Cause); asked && e.Type == "control.accepted" && !live {
 			s.owed.put(e.Cause, true)
 		}
@@ -387,6 +395,13 @@ func (d *Dispatcher) observe(e *event.Event, line []byte, live bool) {
 	default:
 		d.fold(s, e, live)
 	}
+}
+
+func (d *Dispatcher) lives(session string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok := d.sessions.get(session)
+	return ok && s.live
 }
 
 // fold follows instructions through a log: what was accepted and not told to

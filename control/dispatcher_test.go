@@ -340,10 +340,16 @@ func TestCancel(t *testing.T) {
 	again := me.CancelRun(w.Now(), "s", "r1", "") // the first swallowed signal is no verdict
 	w.send(again)
 	must(t, w.ackOf(again.ID), "accepted")
-	w.take()
+	second := w.take()[0]
 
 	n := w.count()
+	if w.Landed(e[0]) || w.Landed(second) {
+		t.Error("landed before the run's end was seen")
+	}
 	w.tell("s", cancelled(""))
+	if !w.Landed(e[0]) || !w.Landed(second) {
+		t.Error("not landed by the run's end")
+	}
 	equal(t, w.since(n), []string{`run.cancelled <- cancel {"by":"control","reason":"stuck"}`})
 	if c := w.events[n].Cause; c != cmd.ID {
 		t.Errorf("cites %s, want the first cancel, %s", c, cmd.ID)
@@ -618,4 +624,99 @@ func FuzzHandle(f *testing.F) {
 		}
 		w.exit("s", session.Exit{})
 	})
+}
+
+// A session that only its log knows is not ours until it goes on; and a log
+// that is read back while its session lives changes nothing.
+func TestFoldAndLife(t *testing.T) {
+	w := newWorld(t)
+	w.run("s", "r1")
+	in := me.Instruct(w.Now(), Instruct(agent), "s", "waiting")
+	w.send(in)
+	fold := func() {
+		for _, line := range w.log {
+			if e, err := event.Parse(line); err == nil {
+				w.Fold(&e, line)
+			}
+		}
+	}
+	fold()
+	if owed := w.Recover("s"); len(owed) > 0 {
+		t.Errorf("what waits was given up: %v", owed)
+	}
+	if y := w.Take("s"); y == nil || len(y.Texts) != 1 {
+		t.Errorf("taken: %v", y)
+	}
+	w.start()
+	fold()
+	if r := w.send(me.Pause(w.Now(), "s")); r.Refusal == nil || r.Refusal.Code != NoRoute {
+		t.Errorf("%+v", r)
+	}
+	if owed := w.Recover("s"); len(owed) != 1 || owed[0].Cause != in.ID {
+		t.Errorf("owed: %v", owed)
+	}
+}
+
+// A run that ends while its cancel is on its way to be told is not ended by
+// it, and nothing is done to what runs next.
+func TestCancelOvertaken(t *testing.T) {
+	w := newWorld(t)
+	w.run("s", "r1")
+	emit := w.c.Emit
+	w.c.Emit = func(name string, line []byte, drafts []event.Draft) error {
+		w.c.Emit = emit
+		w.tell(name, event.Draft{Header: event.Header{Type: "run.cancelled", Run: "r1"}, Fields: event.Fields{event.Meta("by", "user")}})
+		return emit(name, line, drafts)
+	}
+	n := w.count()
+	c := me.CancelRun(w.Now(), "s", "r1", "")
+	w.send(c)
+	equal(t, w.since(n), []string{`run.cancelled <- run.started {"by":"user"}`, "control.cancel", "control.accepted <- cancel"})
+	if e := w.take(); len(e) != 0 {
+		t.Errorf("carried out: %v", e)
+	}
+}
+
+// A session that ended goes on when a run of it starts.
+func TestEndedGoesOn(t *testing.T) {
+	w := newWorld(t)
+	w.run("s", "r1")
+	w.tell("s", event.Draft{Header: event.Header{Type: "session.ended"}})
+	c := me.Pause(w.Now(), "s")
+	w.send(c)
+	must(t, w.ackOf(c.ID), "refused: the session has ended")
+	w.run("s", "r2")
+	c = me.Pause(w.Now(), "s")
+	w.send(c)
+	must(t, w.ackOf(c.ID), "accepted")
+}
+
+// An end that knows its cause keeps it.
+func TestKnownCauseStays(t *testing.T) {
+	w := newWorld(t)
+	w.run("s", "r1")
+	w.send(me.CancelRun(w.Now(), "s", "r1", ""))
+	d := event.Draft{Header: event.Header{Type: "run.cancelled", Run: "r1", Cause: "policy"}, Fields: event.Fields{event.Meta("by", "policy")}}
+	if got := w.Before("s", []event.Draft{d}); got[0].Cause != "policy" || got[0].Fields.Str("by") != "policy" {
+		t.Errorf("%+v", got[0])
+	}
+	d.Run, d.Cause = "r2", ""
+	if got := w.Before("s", []event.Draft{d}); got[0].Cause != "" {
+		t.Errorf("another run's end cites the command: %+v", got[0])
+	}
+}
+
+func BenchmarkHandle(b *testing.B) {
+	w := newWorld(b)
+	w.run("s", "r1")
+	d := New(Config{Vendor: agent, Accepts: w.accepts, Clock: Clock{w.Now, w.After}, Do: func(Effect) {},
+		Emit: func(string, []byte, []event.Draft) error { return nil }})
+	d.Observe(&w.events[0], w.log[0])
+	b.ReportAllocs()
+	for b.Loop() {
+		c := me.command(t0, "x.demo.control.rewind", "s", nil, false)
+		if r := d.Handle(auth, c.AppendJSON(nil)); r.Refusal != nil {
+			b.Fatal(r.Refusal)
+		}
+	}
 }

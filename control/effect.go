@@ -47,8 +47,8 @@ type flight struct {
 	command      string
 	reason       string
 	at           time.Time
+	told         bool // its ack has its place in the session: what ends after it may be its doing
 	done         bool // carried out: another may be tried
-	stopped      bool // the tree was to be set going for it
 }
 
 func (d *Dispatcher) pause(c *Command, _ *target, _ time.Time) verdict {
@@ -94,7 +94,6 @@ func (d *Dispatcher) cancel(c *Command, s *target, now time.Time) verdict {
 	}
 	e := effectOf(c)
 	e.Run, e.Whole, e.Stopped = f.run, f.whole, d.tree == paused || d.tree == pausing
-	f.stopped = e.Stopped
 	d.flights = append(d.flights, f)
 	return verdict{effect: &e, undo: func() { d.landed(func(o *flight) bool { return o == f }) }}
 }
@@ -136,6 +135,19 @@ func (d *Dispatcher) landed(which func(*flight) bool) {
 	}
 	clear(d.flights[len(left):])
 	d.flights = left
+}
+
+// Landed says whether there is nothing left to do for a cancel: its run or
+// session was seen to end. Who carries it out asks before each harder means.
+func (d *Dispatcher) Landed(e Effect) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.flights {
+		if f.command == e.Command {
+			return false
+		}
+	}
+	return true
 }
 
 // Done says that an effect was carried out, or why it was not. Nil claims what
@@ -269,7 +281,7 @@ func (d *Dispatcher) flightOf(session string, which func(*flight) bool) flight {
 	defer d.mu.Unlock()
 	d.expire(d.c.Clock.Now())
 	for _, f := range d.flights {
-		if f.session == session && which(f) {
+		if f.told && f.session == session && which(f) {
 			return *f
 		}
 	}
@@ -284,11 +296,11 @@ func (d *Dispatcher) Exit() (by, cause string) {
 	defer d.mu.Unlock()
 	d.expire(d.c.Clock.Now())
 	for _, f := range d.flights {
-		if cause == "" || f.whole {
+		if f.told && (cause == "" || f.whole) {
 			by, cause = "control", f.command
-		}
-		if f.whole {
-			break
+			if f.whole {
+				break
+			}
 		}
 	}
 	return by, cause
