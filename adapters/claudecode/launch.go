@@ -27,20 +27,18 @@ var subcommands = []string{
 // asks are flags that print something and end.
 var asks = []string{"-v", "--version", "-h", "--help"}
 
-// valued are the flags that always take the next word.
-var valued = []string{
-	"--add-dir", "--agent", "--agents", "--allowedTools", "--allowed-tools", "--append-system-prompt", "--append-system-prompt-file",
-	"--betas", "--debug-file", "--disallowedTools", "--disallowed-tools", "--effort", "--fallback-model", "--file", "--input-format",
-	"--json-schema", "--max-budget-usd", "--max-turns", "--mcp-config", "--model", "-n", "--name", "--output-format", "--permission-mode",
-	"--permission-prompt-tool", "--plugin-dir", "--plugin-url", "--remote-control-session-name-prefix", "--session-id", "--setting-sources",
-	"--settings", "--managed-settings", "--system-prompt", "--system-prompt-file", "--tools",
+// grammar is the syntax of its flags.
+var grammar = adapters.Grammar{
+	Valued: []string{
+		"--add-dir", "--agent", "--agents", "--allowedTools", "--allowed-tools", "--append-system-prompt", "--append-system-prompt-file",
+		"--betas", "--debug-file", "--disallowedTools", "--disallowed-tools", "--effort", "--fallback-model", "--file", "--input-format",
+		"--json-schema", "--max-budget-usd", "--max-turns", "--mcp-config", "--model", "-n", "--name", "--output-format", "--permission-mode",
+		"--permission-prompt-tool", "--plugin-dir", "--plugin-url", "--remote-control-session-name-prefix", "--session-id", "--setting-sources",
+		"--settings", "--managed-settings", "--system-prompt", "--system-prompt-file", "--tools",
+	},
+	Variadic: []string{"--add-dir", "--allowedTools", "--allowed-tools", "--betas", "--disallowedTools", "--disallowed-tools", "--file", "--mcp-config", "--tools"},
+	Optional: []string{"-d", "--debug", "-r", "--resume", "-w", "--worktree", "--from-pr", "--prompt-suggestions", "--remote-control", "--teleport"},
 }
-
-// variadic are those of them that take all words up to the next flag.
-var variadic = []string{"--add-dir", "--allowedTools", "--allowed-tools", "--betas", "--disallowedTools", "--disallowed-tools", "--file", "--mcp-config", "--tools"}
-
-// optional are the flags that take the next word unless it is a flag.
-var optional = []string{"-d", "--debug", "-r", "--resume", "-w", "--worktree", "--from-pr", "--prompt-suggestions", "--remote-control", "--teleport"}
 
 // words is what a command line says, as far as it matters here.
 type words struct {
@@ -68,7 +66,7 @@ func read(args []string) words {
 		flag, value, joined := strings.Cut(a, "=")
 		n := 0 // words that follow as the flag's value
 		if !joined {
-			n = values(a, args[i+1:])
+			n = grammar.Values(a, args[i+1:])
 		}
 		if n > 0 {
 			value = args[i+1]
@@ -104,23 +102,6 @@ func read(args []string) words {
 		i += n
 	}
 	return w
-}
-
-// values counts the words that a flag takes of those that follow.
-func values(flag string, next []string) int {
-	flags := func(w string) bool { return strings.HasPrefix(w, "-") }
-	switch {
-	case len(next) == 0:
-		return 0
-	case slices.Contains(variadic, flag):
-		if n := slices.IndexFunc(next, flags); n >= 0 {
-			return n
-		}
-		return len(next)
-	case slices.Contains(valued, flag), slices.Contains(optional, flag) && !flags(next[0]):
-		return 1
-	}
-	return 0
 }
 
 // Wire adds our settings file before the user's words. What the user put into
@@ -262,16 +243,9 @@ type hooked struct {
 	timeout int
 }
 
-// requested reads AEP_HOOKS: "all", or names separated by commas.
-func requested(l adapters.Launch) (out []hooked) {
-	v, _ := l.Getenv("AEP_HOOKS")
-	names := strings.Split(v, ",")
-	for _, h := range onRequest {
-		if v == "all" || slices.Contains(names, h.name) {
-			out = append(out, h)
-		}
-	}
-	return out
+// requested are those that the user asked for.
+func requested(l adapters.Launch) []hooked {
+	return slices.DeleteFunc(slices.Clone(onRequest), func(h hooked) bool { return !l.Wants(h.name) })
 }
 
 // addHooks puts our hooks after those that the settings have.

@@ -1,10 +1,8 @@
 package claudecode
 
 import (
-	"strings"
-
 	"aep-wrap/adapters"
-	"aep-wrap/event"
+	"aep-wrap/adapters/hook"
 )
 
 // Reply is what a held PermissionRequest or Elicitation hears back. An answer
@@ -16,56 +14,21 @@ func Reply(m adapters.Moment, a adapters.Answer) []byte {
 		if tool, _ := m.Payload["tool_name"].(string); tool == askTool {
 			return replyQuestions(m, a)
 		}
-		return replyPermission(a)
+		return hook.Decision(a)
 	case "Elicitation":
 		return replyElicitation(a)
 	}
 	return nil
 }
 
-func output(hookName string, members map[string]any) []byte {
-	members["hookEventName"] = hookName
-	return event.AppendValue(nil, map[string]any{"hookSpecificOutput": members})
-}
-
 func permission(decision map[string]any) []byte {
-	return output("PermissionRequest", map[string]any{"decision": decision})
-}
-
-func replyPermission(a adapters.Answer) []byte {
-	switch option(a) {
-	case "allow":
-		return permission(map[string]any{"behavior": "allow"})
-	case "deny":
-		return deny(a)
-	}
-	return nil
-}
-
-// option is the option that an answer means. Text alone that names none is a
-// refusal with its reason, never a permission.
-func option(a adapters.Answer) string {
-	if a.Option != "" || a.Text == "" {
-		return a.Option
-	}
-	if t := strings.ToLower(strings.TrimSpace(a.Text)); t == "allow" || t == "deny" {
-		return t
-	}
-	return "deny"
-}
-
-func deny(a adapters.Answer) []byte {
-	message := a.Text
-	if message == "" || strings.EqualFold(strings.TrimSpace(message), "deny") {
-		message = "The user refused this."
-	}
-	return permission(map[string]any{"behavior": "deny", "message": message})
+	return hook.Output("PermissionRequest", map[string]any{"decision": decision})
 }
 
 func replyQuestions(m adapters.Moment, a adapters.Answer) []byte {
 	if a.Values == nil {
-		if option(a) == "deny" {
-			return deny(a)
+		if hook.Chosen(a) == "deny" {
+			return hook.Decision(a)
 		}
 		return nil
 	}
@@ -94,11 +57,11 @@ func replyQuestions(m adapters.Moment, a adapters.Answer) []byte {
 func replyElicitation(a adapters.Answer) []byte {
 	switch {
 	case a.Values != nil:
-		return output("Elicitation", map[string]any{"action": "accept", "content": a.Values})
+		return hook.Output("Elicitation", map[string]any{"action": "accept", "content": a.Values})
 	case a.Option == "decline" || a.Option == "deny":
-		return output("Elicitation", map[string]any{"action": "decline"})
+		return hook.Output("Elicitation", map[string]any{"action": "decline"})
 	case a.Option == "cancel":
-		return output("Elicitation", map[string]any{"action": "cancel"})
+		return hook.Output("Elicitation", map[string]any{"action": "cancel"})
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -69,14 +70,24 @@ func Options(options ...Option) Fact {
 }
 
 // Open links a request to the open tool that it is about, where the vendor
-// names no call: by the tool's name and its input.
-func Open(nameAt, input Path) Fact {
+// names no call: by the tool's name and its input, without the members that
+// only the request has.
+func Open(nameAt, input Path, less ...string) Fact {
 	np, ip := parse(nameAt), parse(input)
 	return Fact{apply: func(in *In, d *event.Draft) bool {
 		d.Link.Tool = in.str(np)
-		if v, ok := in.get(ip); ok {
-			d.Link.Args = event.Digest(v)
+		v, ok := in.get(ip)
+		if !ok {
+			return true
 		}
+		if o, ok := v.(map[string]any); ok && len(less) > 0 {
+			o = maps.Clone(o)
+			for _, m := range less {
+				delete(o, m)
+			}
+			v = o
+		}
+		d.Link.Args = event.Digest(v)
 		return true
 	}}
 }

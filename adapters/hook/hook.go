@@ -9,6 +9,7 @@
 package hook
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -28,8 +29,13 @@ type Vocabulary struct {
 
 	// Where the identity stands in every payload. NoSession is the session of
 	// a payload that names none, where the channel does not know it either.
+	// Time is written in RFC 3339, or as a number of milliseconds since 1970.
 	Session, Run, Step, Time Path
 	NoSession                string
+
+	// StepAlone says that a payload with a step names the step's own turn as
+	// its run: what it tells is of the run that is open in the session.
+	StepAlone bool
 
 	Rows map[string]Row
 
@@ -226,11 +232,26 @@ func (t *Table) place(in *In, d *event.Draft, typ string) {
 		}
 	}
 	d.Run, d.Step = root.str(t.run), root.str(t.step)
-	if s := root.str(t.when); s != "" {
-		if at, err := time.Parse(time.RFC3339Nano, s); err == nil {
-			d.Time = at
+	if t.v.StepAlone && d.Step != "" {
+		d.Run = ""
+	}
+	at, _ := root.get(t.when)
+	d.Time = clock(at)
+}
+
+// clock reads a vendor's time; what is none is the zero time.
+func clock(v any) time.Time {
+	switch x := v.(type) {
+	case string:
+		if at, err := time.Parse(time.RFC3339Nano, x); err == nil {
+			return at
+		}
+	case json.Number:
+		if ms, err := x.Int64(); err == nil && ms > 0 && ms < 1<<43 {
+			return time.UnixMilli(ms).UTC()
 		}
 	}
+	return time.Time{}
 }
 
 // severities of the types that are not merely Info.

@@ -147,6 +147,65 @@ func TestIdentity(t *testing.T) {
 	if d := tab.Map(adapters.Moment{Name: "x", Payload: payload(t, `{}`)})[0]; d.Session != "unknown" {
 		t.Errorf("%+v", d.Header)
 	}
+	for in, want := range map[string]time.Time{
+		`{"t":1795986540193}`:   time.UnixMilli(1795986540193),
+		`{"t":1.5}`:             {},
+		`{"t":99999999999999}`:  {},
+		`{"t":-1}`:              {},
+		`{"t":"1795986540193"}`: {},
+	} {
+		if d := tab.Map(adapters.Moment{Name: "x", Payload: payload(t, in)})[0]; !d.Time.Equal(want) {
+			t.Errorf("%s is %v; want %v", in, d.Time, want)
+		}
+	}
+	alone := New(Vocabulary{Vendor: "v", Run: "r", Step: "st", StepAlone: true, Rows: map[string]Row{"x": Emit("run.finished")}})
+	for in, want := range map[string]string{`{"r":"r1","st":"a1"}`: " a1", `{"r":"r1"}`: "r1 "} {
+		if d := alone.Map(adapters.Moment{Name: "x", Payload: payload(t, in)})[0]; d.Run+" "+d.Step != want {
+			t.Errorf("%s is of run %q, step %q", in, d.Run, d.Step)
+		}
+	}
+}
+
+// A request is linked to its tool also where it tells more of the input than
+// the tool's own hook did.
+func TestOpen(t *testing.T) {
+	m := adapters.Moment{Payload: payload(t, `{"tool":"Bash","in":{"command":"ls","description":"why"}}`)}
+	for _, tt := range []struct {
+		less []string
+		want string
+	}{{nil, `{"command":"ls","description":"why"}`}, {[]string{"description"}, `{"command":"ls"}`}} {
+		var d event.Draft
+		Open("tool", "in", tt.less...).apply(&In{Moment: &m, at: m.Payload}, &d)
+		if want := (event.Link{Tool: "Bash", Args: event.Digest(payload(t, tt.want))}); d.Link != want {
+			t.Errorf("less %q: %+v; want %+v", tt.less, d.Link, want)
+		}
+	}
+	if len(m.Payload["in"].(map[string]any)) != 2 {
+		t.Error("the payload was changed")
+	}
+}
+
+func TestDecision(t *testing.T) {
+	allow := `{"hookSpecificOutput":{"decision":{"behavior":"allow"},"hookEventName":"PermissionRequest"}}`
+	deny := func(why string) string {
+		return `{"hookSpecificOutput":{"decision":{"behavior":"deny","message":"` + why + `"},"hookEventName":"PermissionRequest"}}`
+	}
+	for _, tt := range []struct {
+		answer adapters.Answer
+		want   string
+	}{
+		{adapters.Answer{Option: "allow"}, allow},
+		{adapters.Answer{Text: " Allow "}, allow},
+		{adapters.Answer{Option: "deny"}, deny("The user refused this.")},
+		{adapters.Answer{Option: "deny", Text: "not now"}, deny("not now")},
+		{adapters.Answer{Text: "not now"}, deny("not now")},
+		{adapters.Answer{Option: "always"}, ""},
+		{adapters.Answer{}, ""},
+	} {
+		if got := string(Decision(tt.answer)); got != tt.want {
+			t.Errorf("%+v: %s; want %s", tt.answer, got, tt.want)
+		}
+	}
 }
 
 // A table that could leak or lie is refused when it is made.
