@@ -120,6 +120,9 @@ func Follow(ctx context.Context, cfg Config, fn func(Event) error) error {
 	}
 	if cfg.Once {
 		_, err := f.connect(ctx)
+		if stop := (*stopError)(nil); errors.As(err, &stop) {
+			return stop.err
+		}
 		return err
 	}
 	retry := f.retry
