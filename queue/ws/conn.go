@@ -239,7 +239,7 @@ func (c *conn) talk(ctx context.Context, cancel func()) *fault {
 			case <-c.dry:
 				return c.bye(cancel, websocket.StatusGoingAway, "shutdown", &fault{word: "shutdown"})
 			case <-e.renew:
-				return c.bye(cancel, websocket.StatusNormalClosure, "renewal", &fault{word: "a new hello is to be said", progress: true})
+				return c.bye(cancel, websocket.StatusNormalClosure, "renewal", &fault{word: "a new hello is to be said", progress: true, ours: true})
 			case reason := <-c.closing:
 				return c.bye(cancel, websocket.StatusNormalClosure, "", &fault{word: closingWord(reason)})
 			case <-c.over:

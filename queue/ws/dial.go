@@ -30,6 +30,7 @@ type fault struct {
 
 	// Of a connection.
 	progress bool // something was acknowledged, or nothing was to be
+	ours     bool // it ended because we wanted it to
 	unacked  int  // batches without a pong
 	tooBig   bool // a frame was more than it takes
 }
@@ -202,7 +203,7 @@ func (e *Emitter) upgrade(ctx context.Context, u string) (*conn, *fault) {
 	client.Transport = t
 	header := http.Header{}
 	e.headers(header)
-	ws, resp, err := websocket.Dial(ctx, u, &websocket.DialOptions{
+	ws, resp, err := websocket.Dial(ctx, u, &websocket.DialOptions{ //nolint:bodyclose // Dial has closed it, or it is the connection
 		HTTPClient: &client, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 		OnPingReceived: func(context.Context, []byte) bool { return !t.out.full() },
 	})

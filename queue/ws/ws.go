@@ -374,7 +374,9 @@ func (e *Emitter) delay(f *fault, from time.Time) time.Duration {
 		d = min(e.wait.NextBackOff(), e.c.MaxWait)
 	}
 	d = max(d, min(f.after, e.c.MaxRetryAfter))
-	e.trouble(Retrying, f.word, d)
+	if !f.ours {
+		e.trouble(Retrying, f.word, d)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.flushing > 0 {

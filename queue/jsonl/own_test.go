@@ -1,0 +1,65 @@
+package jsonl
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestLastOwn(t *testing.T) {
+	own := func(n, size int) string {
+		return fmt.Sprintf(`{"id":"e%d","type":"run.started","session":"s","seq":%d,"x":"%s"}`, n, n, strings.Repeat("x", size))
+	}
+	const (
+		command = `{"id":"c","type":"control.cancel","session":"s"}`
+		agent   = `{"id":"i","type":"agent.idle"}`
+		noEvent = `half a line`
+	)
+	for name, x := range map[string]struct {
+		lines []string
+		at    Position // Offset -1 is the log's end
+		max   int64
+		want  string
+	}{
+		"the last":              {[]string{own(0, 0), own(1, 0)}, Position{ID: "e1", Seq: 1, Offset: -1}, 1 << 20, "e1"},
+		"not the last":          {[]string{own(0, 0), own(1, 0)}, Position{ID: "e0"}, 1 << 20, "e0"},
+		"an offset that is off": {[]string{own(0, 0), own(1, 0)}, Position{ID: "e1", Seq: 1, Offset: 3}, 1 << 20, "e1"},
+		"behind others":         {[]string{own(0, 0), own(1, 0), command, noEvent, agent}, Position{ID: "i", Offset: -1}, 1 << 20, "e1"},
+		"a long line":           {[]string{own(0, 0), own(1, 200_000)}, Position{ID: "e1", Seq: 1, Offset: -1}, 1 << 20, "e1"},
+		"too long a line":       {[]string{own(0, 0), own(1, 200_000)}, Position{ID: "e1", Seq: 1, Offset: -1}, 100_000, ""},
+		"too far back":          {append([]string{own(0, 0)}, strings.Split(strings.Repeat(agent+"\n", 100), "\n")[:100]...), Position{ID: "i", Offset: -1}, 1000, ""},
+		"none of its own":       {[]string{agent, command}, Position{ID: "c", Offset: -1}, 1 << 20, ""},
+		"nothing yet":           {[]string{own(0, 0)}, Position{}, 1 << 20, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, err := Open(t.TempDir(), "a", "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			refs := map[string]Ref{}
+			for _, l := range x.lines {
+				ref, err := log.Append([]byte(l))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h, ok := ReadHead([]byte(l)); ok {
+					refs[h.ID] = ref
+				}
+			}
+			if x.at.Offset < 0 {
+				x.at.Offset = log.Size()
+			}
+			line, h, ref, ok, err := LastOwn(log.Path(), x.at, x.max)
+			if err != nil || ok != (x.want != "") || h.ID != x.want || ref != refs[x.want] {
+				t.Fatalf("%v %v %+v %+v", ok, err, h, ref)
+			}
+			if ok && (len(line)+1 != ref.Len || !strings.HasSuffix(string(line), "}")) {
+				t.Errorf("%q", line)
+			}
+		})
+	}
+	if _, _, _, _, err := LastOwn(t.TempDir()+"/none.jsonl", Position{ID: "x"}, 100); err == nil {
+		t.Error("no log, and no error")
+	}
+}
