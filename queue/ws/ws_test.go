@@ -196,7 +196,9 @@ func TestFindsTheSocket(t *testing.T) {
 		"at another's":           {"", doc(`{"aep":["0.1"],"endpoints":{"socket":"wss://evil.example/socket"}}`), "", "elsewhere"},
 		"an unreadable endpoint": {"", doc(`{"aep":["0.1"],"endpoints":{"socket":"http://[::1"}}`), "", "readable"},
 		"not with this token":    {"", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "", "token"},
-		"moved":                  {"", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://evil.example/", http.StatusFound) }, "/socket", ""},
+		"moved": {"", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://evil.example/", http.StatusFound)
+		}, "/socket", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCollector(t)
