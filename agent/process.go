@@ -29,7 +29,8 @@ type Spec struct {
 	// TeeStdout, where it is set, gets a copy of what the agent writes on its
 	// standard output; it may be as slow as it likes, see Process.TeeDropped.
 	// The agent's output must not be turned from a terminal into a pipe for it:
-	// where Stdout alone is a terminal there is no copy.
+	// where Stdout alone is a terminal there is no copy. On a PTY the copy is
+	// what the terminal is sent, with lines that end in CR LF.
 	TeeStdout io.Writer
 	// ExtraFiles are open in the agent under the numbers that ExtraFD says.
 	ExtraFiles []*os.File
@@ -56,7 +57,7 @@ var ErrEnded = errors.New("the agent has ended")
 type Process struct {
 	spec Spec
 	pid  int
-	// start is when the agent began, in the kernel's own clock; 0 on a PTY.
+	// start is when the agent, or the shim, began: in the kernel's own clock.
 	start uint64
 	root  int // on a PTY the shim, below which the agent's processes are; else 0
 	sigs  *caught
@@ -89,6 +90,13 @@ type Process struct {
 func Start(s Spec) (*Process, error) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Dir != "" {
+		if info, err := os.Stat(s.Dir); err != nil {
+			return nil, fmt.Errorf("the directory to start in: %w", err)
+		} else if !info.IsDir() {
+			return nil, fmt.Errorf("the directory to start in: %s is none", s.Dir)
+		}
 	}
 	p := &Process{spec: s, done: make(chan struct{}), remembered: map[procID]Proc{}}
 	if dev, ok := terminalDev(fdOf(s.Stdin)); ok {
@@ -256,11 +264,14 @@ func (p *Process) halted() bool {
 	return !ok || now.stopped() // where processes cannot be seen, what was told holds
 }
 
-// pass hands a signal to the agent and remembers that it did.
+// pass hands a signal to the agent, and remembers one that asks it to end.
 func (p *Process) pass(sig syscall.Signal, send func(syscall.Signal) error) {
-	p.mu.Lock()
-	p.passed, p.passedAt = sig, time.Now()
-	p.mu.Unlock()
+	switch sig {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+		p.mu.Lock()
+		p.passed, p.passedAt = sig, time.Now()
+		p.mu.Unlock()
+	}
 	if err := send(sig); err != nil && !errors.Is(err, ErrEnded) {
 		p.spec.Log.Warn("a signal could not be passed on to the agent", "signal", sig.String(), "err", err)
 	}
@@ -367,24 +378,15 @@ func (p *Process) tree() []Proc {
 		p.spec.Log.Warn("the agent's processes cannot be listed", "err", err)
 		return nil
 	}
-	var roots map[int]bool
-	if p.root == 0 {
-		roots = map[int]bool{}
-		for _, s := range strangers(all) {
-			roots[s.Pid] = true
-		}
+	orphans := map[int]bool{}
+	for _, q := range strangers(all) {
+		orphans[q.Pid] = q.Start >= p.start // what we started before the agent is not the agent's
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := descend(all, func(q Proc) bool {
-		if p.root != 0 {
-			return q.Parent == p.root
-		}
-		if _, known := p.remembered[q.id()]; known {
-			return true
-		}
-		// What we started before the agent is not the agent's.
-		return roots[q.Pid] && q.Start >= p.start || q.Pid == p.pid && !p.reaped
+		_, known := p.remembered[q.id()]
+		return known || orphans[q.Pid] || q.Pid == p.pid && !p.reaped || p.root != 0 && q.Parent == p.root
 	})
 	for _, q := range list {
 		p.remembered[q.id()] = q

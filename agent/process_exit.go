@@ -13,8 +13,9 @@ type Exit struct {
 	Signal syscall.Signal
 	// Core says that it left a core dump.
 	Core bool
-	// Passed is the last signal that was sent to the wrapper and passed on to
-	// the agent: SIGTERM in a shutdown. It is 0 when there was none.
+	// Passed is the last signal that asks a process to end, was sent to the
+	// wrapper and passed on: SIGTERM in a shutdown, SIGHUP when the terminal
+	// went away. It is 0 when there was none.
 	Passed syscall.Signal
 	// Terminated says that Terminate ended it.
 	Terminated bool

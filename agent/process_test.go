@@ -83,6 +83,8 @@ func TestDirect(t *testing.T) {
 		{"the wrapper ignores it too", `nohup $BIN @wrap sh -c 'kill -HUP $PPID; sleep 0.2; echo lives' 2>/dev/null`, "lives\n", 0},
 		{"an ignored SIGINT", `trap "" INT; $BIN @wrap sh -c 'kill -INT $$; echo lives'`, "lives\n", 0},
 		{"default dispositions", `$BIN @wrap grep -E "^Sig(Ign|Blk)" /proc/self/status`, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n", 0},
+		{"the limits of open files", `a=$(ulimit -n); $BIN @wrap sh -c 'test $(ulimit -n) = '$a' && echo same'`, "same\n", 0},
+		{"the environment", `env -i A=1 B= $BIN @wrap /usr/bin/env | sort`, "A=1\nB=\n", 0},
 		{"a child that outlives it", `$BIN @wrap sh -c '(sleep 0.3; echo late) & echo early'`, "early\nlate\n", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

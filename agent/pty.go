@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -178,6 +177,7 @@ func startTerminal(p *Process) (err error) {
 
 	p.sigs = catch(append(passedOn, syscall.SIGTSTP, syscall.SIGWINCH)...)
 	undo = append(undo, p.sigs.stop)
+	adoptOrphans() // those of a shim that was killed
 	if t.shimID, err = startShim(files, at, &syscall.SysProcAttr{Setsid: true, Setctty: true}); err != nil {
 		return fail("starting the shim", err)
 	}
@@ -189,6 +189,9 @@ func startTerminal(p *Process) (err error) {
 	})
 	unix.Close(pair[1])
 	pair[1] = -1
+	if q, ok := procByID(t.shimID); ok {
+		p.start = q.Start
+	}
 
 	t.background = !t.foreground()
 	if !t.background {
@@ -326,10 +329,7 @@ func (t *terminal) cook(over bool) {
 // run looks after the terminal until the agent's end.
 func (t *terminal) run() {
 	p := t.p
-	stopReaper := func() {}
-	if os.Getpid() == 1 {
-		stopReaper = reapStrangers()
-	}
+	stopReaper := reapStrangers()
 	type message struct {
 		kind byte
 		body []byte

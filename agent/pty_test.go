@@ -705,6 +705,48 @@ func TestHangup(t *testing.T) {
 	}
 }
 
+// A window that is closed over a suspended job ends it.
+func TestHangupWhileSuspended(t *testing.T) {
+	s := shell(t)
+	s.send("$BIN @wrap sh -c 'echo me=$$; sleep 100; echo'\n")
+	pid := atoi(t, s.expectRE(`me=(\d+)`)[1])
+	s.waitRaw(true)
+	time.Sleep(settle)
+	s.send("\x1a")
+	s.expect("Stopped")
+	agent, _ := procByID(pid)
+	shim, _ := procByID(agent.Parent)
+	s.slave.Close()
+	s.master.Close()
+	for _, pid := range []int{agent.Pid, shim.Pid, shim.Parent} {
+		eventually(t, "the end of all", func() bool { return !running(pid) })
+	}
+}
+
+// Without its session's leader the agent is hung up on.
+func TestShimDies(t *testing.T) {
+	s := newScreen(t)
+	before := s.settings()
+	s.cmd = exec.Command(testBinary(t), "@wrap", "sh", "-c", "setsid sleep 100 & trap '' HUP; echo bg=$!,me=$$,; while :; do sleep 0.1; done")
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = s.slave, s.slave, s.slave
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	s.run()
+	m := s.expectRE(`bg=(\d+),me=(\d+),`)
+	agent, _ := procByID(atoi(t, m[2]))
+	_ = syscall.Kill(agent.Parent, syscall.SIGKILL)
+	if got := s.status(); got != 129 {
+		t.Errorf("exit %d", got)
+	}
+	for _, pid := range []string{m[1], m[2]} {
+		if running(atoi(t, pid)) {
+			t.Errorf("%s is left", pid)
+		}
+	}
+	if s.settings() != before {
+		t.Error("the terminal's settings are not what they were")
+	}
+}
+
 func TestTerminalTee(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tee")
 	s := wrapped(t, "tee="+file, "--", "sh", "-c", "test -t 1 && printf 'a line'")
