@@ -33,12 +33,14 @@ const (
 
 // A Sink takes sealed events on to somewhere else. Attach and Done are called
 // as a session's log is opened and before it is closed; Offer never blocks;
-// Flush waits until all that was offered has arrived.
+// Flush waits until all that was offered has arrived; TakeLosses gives what a
+// session's events did not make it to the other side, once.
 type Sink interface {
 	Attach(agent, session string, log *jsonl.Log) error
 	Offer(queue.Item)
 	Done(agent, session string)
 	Flush(context.Context) error
+	TakeLosses(agent, session string) []queue.Loss
 }
 
 // RoadConfig says where a launch's moments go.
@@ -413,7 +415,8 @@ type lane struct {
 	// The goroutine's own.
 	sess  *session.Session
 	log   *jsonl.Log
-	muted bool // another process owns the session
+	muted bool      // another process owns the session
+	asked time.Time // when the sinks were asked for losses last
 
 	// Sealed, and not yet written.
 	items   []queue.Item
@@ -594,11 +597,8 @@ func (l *lane) work(e entry) {
 	if l.muted {
 		return
 	}
-	if n := l.missed.Swap(0); n > 0 {
-		e.drafts = append([]event.Draft{{
-			Header: event.Header{Type: "x.aep-wrap.queue.dropped", Severity: event.Warning},
-			Fields: event.Fields{event.Meta("count", n), event.Meta("reason", "inbox_full")},
-		}}, e.drafts...)
+	if lost := l.losses(e); len(lost) > 0 {
+		e.drafts = append(lost, e.drafts...)
 	}
 	if len(l.early) > 0 {
 		e.drafts, l.early = append(e.drafts, l.early...), nil
@@ -609,6 +609,30 @@ func (l *lane) work(e entry) {
 	if e.exit != nil {
 		l.emit(l.sess.Exit(e.at, *e.exit))
 	}
+}
+
+// lossEvery is how often a session tells of its losses. The telling may itself
+// be lost, which must not make for more of it.
+const lossEvery = 10 * time.Second
+
+// losses are the drafts that tell of what was lost: here, for want of room,
+// and on the way to a sink.
+func (l *lane) losses(e entry) (drafts []event.Draft) {
+	c := &l.road.cfg
+	if n := l.missed.Swap(0); n > 0 {
+		drafts = append(drafts, queue.Loss{Reason: "inbox-full", Events: map[event.Severity]int{event.Info: int(n)}}.Draft())
+	}
+	now := c.Now()
+	if e.exit == nil && now.Sub(l.asked) < lossEvery {
+		return drafts
+	}
+	l.asked = now
+	for _, s := range c.Sinks {
+		for _, loss := range s.TakeLosses(c.Agent, l.name) {
+			drafts = append(drafts, loss.Draft())
+		}
+	}
+	return drafts
 }
 
 // emit seals bound drafts, in order.

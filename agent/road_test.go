@@ -50,11 +50,20 @@ type basket struct {
 	mu    sync.Mutex
 	items []queue.Item
 	stuck chan struct{} // where set, Offer waits for it
+
+	losses map[string][]queue.Loss
 }
 
 func (b *basket) Attach(string, string, *jsonl.Log) error { return nil }
 func (b *basket) Done(string, string)                     {}
 func (b *basket) Flush(context.Context) error             { return nil }
+func (b *basket) TakeLosses(_, session string) []queue.Loss {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.losses[session]
+	delete(b.losses, session)
+	return out
+}
 func (b *basket) Offer(it queue.Item) {
 	if b.stuck != nil {
 		<-b.stuck
@@ -368,6 +377,40 @@ func TestRoadHeldUp(t *testing.T) {
 	es := readLog(t, dir, "s")
 	if n := count(es, "x.aep-wrap.queue.dropped"); n != 1 {
 		t.Errorf("told %d times of what found no room", n)
+	}
+}
+
+// What a sink lost of a session is told in it, and not again and again.
+func TestRoadTellsLosses(t *testing.T) {
+	dir := t.TempDir()
+	r, b, _ := newTestRoad(t, dir)
+	lost := func(reason string, n int) []queue.Loss {
+		return []queue.Loss{{Agent: "plain", Session: "s", Reason: reason, Events: map[event.Severity]int{event.Debug: n, event.Notice: 1}}}
+	}
+	b.losses = map[string][]queue.Loss{"s": lost("too-large", 2)}
+	r.Observe(moment("type", "run.started", "session", "s", "run", "r"), 0)
+	for deadline := time.Now().Add(5 * time.Second); r.Stats().Events < 3 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 20 {
+		b.mu.Lock()
+		b.losses["s"] = lost("refused", i)
+		b.mu.Unlock()
+		r.Observe(moment("type", "x.plain.thing.seen", "session", "s", "key", fmt.Sprint(i)), 0)
+	}
+	exit(t, r)
+	var got []string
+	for _, e := range readLog(t, dir, "s") {
+		if e.Type == "x.aep-wrap.queue.dropped" {
+			got = append(got, string(e.Data))
+		}
+	}
+	want := []string{
+		`{"reason":"too-large","dropped":3,"by_severity":{"debug":2,"notice":1}}`,
+		`{"reason":"refused","dropped":20,"by_severity":{"debug":19,"notice":1}}`,
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("told %s, want %s", got, want)
 	}
 }
 

@@ -156,6 +156,7 @@ type launch struct {
 
 	sinks    []agent.Sink
 	stopSink func()
+	waits    func() string // why the sink did not take everything
 }
 
 // maxTails bounds how many session logs of one launch are followed.
@@ -297,12 +298,37 @@ func (l *launch) makeDir() {
 	err := privateDir(base)
 	if err == nil {
 		l.dir, err = os.MkdirTemp(base, "launch-")
+		go sweep(base)
 	}
 	if err != nil {
 		l.log.Warn("no directory in the run directory", "err", err)
 		if l.dir, err = os.MkdirTemp("", "aep-"); err != nil {
 			l.trouble("cannot make a directory for this launch: %v; hooks cannot report", reason(err))
 		}
+	}
+}
+
+// leftover is how old a launch's directory must be before it can be one that a
+// crash left behind.
+const leftover = 24 * time.Hour
+
+// sweep removes what crashed wrappers left in the run directory: directories
+// of launches whose socket nobody answers.
+func sweep(base string) {
+	dirs, err := filepath.Glob(filepath.Join(base, "launch-*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		fi, err := os.Lstat(dir)
+		if err != nil || !fi.IsDir() || time.Since(fi.ModTime()) < leftover {
+			continue
+		}
+		if conn, err := net.DialTimeout("unix", filepath.Join(dir, "hook.sock"), time.Second); err == nil {
+			conn.Close()
+			continue
+		}
+		os.RemoveAll(dir)
 	}
 }
 
@@ -493,9 +519,6 @@ func (l *launch) makeSink() error {
 		go feed.Resume(l.logDir)
 	}
 	l.stopSink = sync.OnceFunc(func() {
-		if st := emitter.Stats(); st.State != post.Idle {
-			l.say(fmt.Sprintf("events wait in the log: %s", strings.TrimPrefix(st.Word, "collector ")))
-		}
 		cancel()
 		<-done
 		if err := feed.Close(); err != nil {
@@ -503,6 +526,12 @@ func (l *launch) makeSink() error {
 		}
 	})
 	l.sinks = []agent.Sink{sink{feed, emitter}}
+	l.waits = func() string {
+		if st := emitter.Stats(); st.State != post.Idle {
+			return "collector " + strings.TrimPrefix(st.Word, "collector ")
+		}
+		return "the collector did not take them in time"
+	}
 	return nil
 }
 
@@ -615,7 +644,11 @@ func (l *launch) finish(x agent.Exit) {
 	}
 	l.road.Exit(ctx, exitOf(x))
 	if err := l.road.Flush(ctx); err != nil {
-		l.log.Warn("not everything was sent in time: it is in the log", "err", err)
+		where := "wait in the log"
+		if l.logDir == "" {
+			where = "were not sent"
+		}
+		l.trouble("events %s: %s", where, l.waits())
 	}
 	l.stopSink()
 	l.mu.Lock()
