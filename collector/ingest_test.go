@@ -107,6 +107,48 @@ func TestIngestAnswers(t *testing.T) {
 
 func head2(pairs ...string) []string { return pairs }
 
+// Hostile bodies at the limits that are shipped.
+func TestHostileBodies(t *testing.T) {
+	s := serve(t, Config{})
+	line := func(data string) string { return ev("s", 0, 1, `"data":`+data) }
+	for _, tt := range []struct {
+		name, body string
+		status     int
+		want       string
+	}{
+		{"10 MB in one line", line(`{"x":"` + strings.Repeat("x", 10<<20) + `"}`), 413, `"limit":"line"`},
+		{"7 MB in one line", line(`{"x":"` + strings.Repeat("x", 7<<20) + `"}`), 202, ""},
+		{"17 MB", strings.Repeat(ev("s", 0, 1)+"\n", 17<<20/len(ev("s", 0, 1))), 413, `"limit":"body"`},
+		{"100,000 events", strings.Repeat("x\n", 100_000), 413, `"limit":"batch"`},
+		{"arrays 100,000 deep", line(`{"x":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`), 400, `"rule":"json"`},
+		{"objects 100,000 deep", line(strings.Repeat(`{"x":`, 100_000) + "1" + strings.Repeat("}", 100_000)), 400, `"rule":"json"`},
+		{"arrays that do not end", line(strings.Repeat("[", 1_000_000)), 400, `"rule"`},
+		{"invalid UTF-8", line("{\"x\":\"\xff\xfe\"}"), 400, `"rule":"json"`},
+		{"a NUL", line("{\"x\":\"\x00\"}"), 400, `"rule":"json"`},
+		{"a byte order mark", "\ufeff" + ev("s", 0, 1), 400, `"rule":"json"`},
+		{"a member twice, deep in data", line(`{"a":{"b":1,"b":2}}`), 400, `"rule":"duplicate-member"`},
+		{"a member in another case", ev("s", 0, 1, `"Agent":"b"`), 400, `"rule":"extension"`},
+		{"seq at its edge", ev("edge", 0, 1<<63-1), 202, ""},
+		{"seq beyond", strings.Replace(ev("s", 0, 1), `"seq":1`, `"seq":9223372036854775808`, 1), 400, `"rule":"attribute-value"`},
+		{"seq below", strings.Replace(ev("s", 0, 1), `"seq":1`, `"seq":-1`, 1), 400, `"rule":"attribute-value"`},
+		{"seq a string", strings.Replace(ev("s", 0, 1), `"seq":1`, `"seq":"1"`, 1), 400, `"rule":"attribute-value"`},
+		{"data an array", line(`[]`), 400, `"rule":"attribute-value"`},
+		{"a session of 1 MB", ev(strings.Repeat("s", 1<<20), 0, 1), 202, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := s.do("POST", "/events", ndjson, strings.NewReader(tt.body))
+			if a.status != tt.status || !strings.Contains(a.body, tt.want) {
+				t.Errorf("got %d %s, want %d with %s", a.status, clip(a.body), tt.status, tt.want)
+			}
+			if len(a.body) > 2<<10 {
+				t.Errorf("the refusal has %d bytes", len(a.body))
+			}
+		})
+	}
+	s.post(ev("alive", 0, 1))
+	checkStore(t, s.hub.store)
+}
+
 // A batch is taken whole or refused whole.
 func TestBatchIsWhole(t *testing.T) {
 	s := serve(t, Config{})

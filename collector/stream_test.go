@@ -458,6 +458,29 @@ func TestHeartbeatAndStall(t *testing.T) {
 	}
 }
 
+// A replay leaves no deadline of its own on the connection that served it.
+func TestConnectionAfterReplay(t *testing.T) {
+	s := serve(t, Config{Limits: Limits{Stall: 50 * time.Millisecond}})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	br := bufio.NewReader(conn)
+	for _, path := range []string{"/stream?live=0&from=all", "/healthz"} {
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		resp.Body.Close()
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // A client that goes away leaves nothing behind.
 func TestClientThatGoesAway(t *testing.T) {
 	s := serve(t, Config{})

@@ -212,7 +212,7 @@ func (k *keeper) file(path string) (*kept, error) {
 		return nil
 	})
 	if err != nil {
-		log.Close()
+		_ = log.Close()
 		return nil, fmt.Errorf("sink: %w", err)
 	}
 	k.open[path] = f

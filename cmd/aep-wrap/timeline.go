@@ -358,8 +358,7 @@ func (a *app) showStory(s *story, tree bool) error {
 	w := bufio.NewWriterSize(a.Stdout, 64<<10)
 	if a.cfg.JSON {
 		for _, sc := range s.scenes {
-			w.Write(sc.line)
-			w.WriteByte('\n')
+			fmt.Fprintf(w, "%s\n", sc.line)
 		}
 		return w.Flush()
 	}
