@@ -266,6 +266,7 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 	}
 	err := c.wait(ctx, ended)
 	c.drainOnce.Do(func() { close(c.draining) })
+	c.hub.hurry()
 	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.Drain)
 	defer cancel()
 	var wg sync.WaitGroup

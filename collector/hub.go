@@ -128,6 +128,18 @@ func (h *hub) unsubscribe(c *consumer) {
 	c.queue, c.spans, c.open, c.cut = nil, nil, nil, nil
 }
 
+// hurry gives every consumer's write that is under way a last moment: the
+// endpoint ends.
+func (h *hub) hurry() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.consumers {
+		if c.cut != nil {
+			c.cut()
+		}
+	}
+}
+
 func (h *hub) watching() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

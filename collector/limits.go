@@ -46,7 +46,7 @@ func DefaultLimits() Limits {
 		SessionEvents: 10_000,
 		SessionBytes:  16 << 20,
 		Sessions:      10_000,
-		HeldBytes:     128 << 20,
+		HeldBytes:     64 << 20,
 		ReloadBytes:   16 << 20,
 
 		QueueEvents: 1024,

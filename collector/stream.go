@@ -223,7 +223,6 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := newResponse(w, c.limits.Stall)
-	defer out.done()
 	cons := &consumer{filter: sub.filter, ceiling: sub.ceiling, live: sub.live, cut: out.expire}
 	// Registered first: an event that arrives once the client has read our
 	// header is its own.
@@ -308,7 +307,7 @@ func (c *Collector) send(ctx context.Context, cons *consumer, out *response) sta
 }
 
 // writeBytes is how much is written at once when there is more.
-const writeBytes = 64 << 10
+const writeBytes = 32 << 10
 
 // taken is what one round of send works in.
 type taken struct {
@@ -384,10 +383,6 @@ func (o *response) expire() {
 	o.expired = true
 	_ = o.rc.SetWriteDeadline(time.Now().Add(lastMoment))
 }
-
-// done gives the connection back as it was: the next request on it has no
-// deadline of ours. Nobody may call expire any more.
-func (o *response) done() { _ = o.rc.SetWriteDeadline(time.Time{}) }
 
 // lastMoment is what a consumer has left once its stream has to end.
 const lastMoment = time.Second

@@ -510,6 +510,26 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// Who never reads does not hold up the end.
+func TestDrainIsPrompt(t *testing.T) {
+	s := serve(t, Config{})
+	rawStream(t, s, "")
+	for i := range int64(20) {
+		s.post(ev("big", 0, i, `"data":{"x":"`+strings.Repeat("x", 1<<20)+`"}`))
+	}
+	start := time.Now()
+	s.stop()
+	select {
+	case err := <-s.done:
+		s.done <- err
+	case <-time.After(4 * time.Second):
+		t.Fatal("it goes on")
+	}
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}
+
 func FuzzFrom(f *testing.F) {
 	for _, s := range []string{"all", `"all"`, "[]", "{}", `[{"session":"s","epoch":0,"seq":1}]`, `[{"session":"s","seq":1e3}]`, "[[[["} {
 		f.Add([]byte(s))
