@@ -97,27 +97,31 @@ func pids(procs []Proc) []int {
 // freeze stops what list names until a listing shows nobody running, and gives
 // those that it stopped: not those that were stopped before, which are not
 // ours to wake. A parent stops before its children, so that it cannot see one
-// stop; one that forked meanwhile is found by the next listing.
+// stop; one that forked meanwhile is found by the next listing. It does not
+// wait for ever: what sleeps in the kernel stops when it comes out of there.
 func freeze(list func() []Proc) (stopped []Proc) {
 	told := map[procID]bool{}
-	for range 50 {
-		fresh := false
+	deadline := time.Now().Add(time.Second)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		runs, fresh := false, false
 		for _, p := range list() {
-			if told[p.id()] || p.stopped() {
+			if p.stopped() {
 				continue
 			}
-			if signalProc(p, syscall.SIGSTOP) == nil {
-				stopped = append(stopped, p)
+			runs = true
+			if !told[p.id()] {
+				told[p.id()] = true
+				fresh = true
+				if signalProc(p, syscall.SIGSTOP) == nil {
+					stopped = append(stopped, p)
+				}
 			}
-			told[p.id()] = true
-			fresh = true
 		}
-		if !fresh {
-			break
+		if !runs || !fresh && time.Now().After(deadline) {
+			return stopped
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(pause)
 	}
-	return stopped
 }
 
 // thaw continues what freeze stopped, children first.

@@ -1,6 +1,9 @@
 package redaction
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // separator is what stands between a name and its value.
 type separator uint8
@@ -163,6 +166,9 @@ func (sc *scan) assigned(p *place) {
 		for k := j + 1; k < len(s) && k-j < 48 && s[k] != '\n'; k++ {
 			if s[k] == closer {
 				if at(s, k+1) == ':' || at(s, k+1) == '=' {
+					if first := s[j+1 : runOf(s, j+1, lower|upper)]; isLiteral(first) && first != "none" && first != "None" && closer == ')' {
+						return // password (bool): a parameter's description
+					}
 					j = k + 1
 				}
 				break
@@ -251,7 +257,7 @@ func (sc *scan) assigned(p *place) {
 			p.sep, j = commaS, j+1
 		}
 	case '<':
-		if k := p.begin - 1; k >= 0 && (s[k] == '>' || isBlank(s[k])) && p.quote == 0 {
+		if k := p.begin - 1; k >= 0 && s[k] == '>' && p.quote == 0 {
 			sc.tagged(p, j)
 			return
 		}
@@ -288,6 +294,14 @@ func (sc *scan) assigned(p *place) {
 // a ? "password" : "text", x.password.length.
 func (sc *scan) notAName(p *place) bool {
 	s, b := sc.s, p.begin
+	if s[b-1] == ' ' && b > 6 && s[b-6:b-1] == "param" {
+		return true // :param password: what it is for
+	}
+	if s[p.sepAt] == ':' && s[b-1] == ':' && runOf(s, p.sepAt, lower|upper|colon) > p.sepAt+2 {
+		if e := runOf(s, p.sepAt+1, lower|upper|colon); e >= len(s) || isSpace(s[e]) || s[e] == '"' {
+			return true // user:password:uid:gid, a line's form
+		}
+	}
 	if s[p.sepAt] == ':' && s[b-1] == ':' {
 		k := b
 		for k > 0 && !isSpace(s[k-1]) && b-k < 160 {
@@ -362,10 +376,7 @@ func (sc *scan) valueAt(p *place, i int) {
 	if q, n, next := quoteAt(s, i); q != 0 && p.sep != commaS && !p.closed {
 		// Is it the end of the string in which the name stands? "PWD=" + dir,
 		// "bad private key: " + err.Error(), HasPrefix(s, "PWD=") {
-		if q == p.quote && n == p.slashes && p.tight {
-			return
-		}
-		if c := at(s, next); c == ',' || c == ')' || c == ';' && p.quote != 0 || c == ' ' && (at(s, next+1) == '+' || at(s, next+1) == '%' || at(s, next+1) == '.') {
+		if q == p.quote && n == p.slashes || ended(s, next) {
 			return
 		}
 	}
@@ -379,8 +390,7 @@ func (sc *scan) valueAt(p *place, i int) {
 	}
 	switch at(s, i) {
 	case '[', '(':
-		if s[i] == '[' && hasFold(s, i, "[redacted") {
-			sc.moveOn(i)
+		if hasFold(s, i, "[redacted") {
 			return
 		}
 		if p.n.grade >= firm || p.n.plural {
@@ -404,7 +414,19 @@ func (sc *scan) valueAt(p *place, i int) {
 	sc.bare(p, i)
 }
 
-func (sc *scan) moveOn(i int) {}
+// ended: the quote before i closes a string rather than opens one.
+func ended(s string, i int) bool {
+	switch at(s, i) {
+	case ',', ')', ']', '}', ':', '\n':
+		return true
+	case ';':
+		return closes(s, i)
+	case ' ':
+		c := at(s, i+1)
+		return c == '+' || c == '%' || c == '.' || c == ')' || c == '}'
+	}
+	return false
+}
 
 // eol: the position after blanks is the end of a line (a real one, or the
 // escape of one); it gives where the next line begins, or -1.
@@ -460,7 +482,7 @@ func (sc *scan) nextLine(p *place, i int) {
 		j = skipBlank(s, j+1)
 	}
 	if p.n.kind == authorization || p.n.kind == cookies {
-		if j-i <= indent {
+		if j-i <= indent || nextName(s, j) {
 			return
 		}
 		if p.n.kind == cookies {
@@ -471,6 +493,9 @@ func (sc *scan) nextLine(p *place, i int) {
 		return
 	}
 	if start, end, q, ok := sc.quoted(j); ok {
+		if p.sep == colonS && start-j > 2 { // a docstring
+			return
+		}
 		if k := skipBlank(s, end+p.slashesOf(s, end)+1); at(s, k) == ':' || at(s, k) == '=' { // the next member
 			return
 		}
@@ -496,6 +521,9 @@ func (sc *scan) nextLine(p *place, i int) {
 	if m := strings.IndexAny(v, "=:"); m > 0 && runOf(v, 0, word|dash|dot) == m && strings.Trim(v[m:], "=") != "" {
 		return
 	}
+	if m := strings.TrimRight(strings.TrimLeft(v, "+-"), "=:"); len(m) < len(v) && len(m) < maxName && sc.names.of(m, "").grade != noName {
+		return
+	}
 	if strings.HasSuffix(v, ":") || v[0] == '<' || v[0] == '#' || v[0] == '-' && len(v) > 1 && v[1] == '-' || v[0] == '}' || v[0] == ']' {
 		return
 	}
@@ -510,9 +538,10 @@ func (p *place) slashesOf(s string, end int) int {
 	return n
 }
 
+// isPunct: neither a letter nor a digit of any script.
 func isPunct(v string) bool {
-	for i := range len(v) {
-		if isAlnum(v[i]) || v[i] >= 0x80 {
+	for _, r := range v {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
 			return false
 		}
 	}
@@ -547,7 +576,7 @@ func (sc *scan) block(p *place, i int) bool {
 	if k >= len(s) || s[k] != '\n' && s[k] != '\r' {
 		return false
 	}
-	if p.n.grade < firm && !(p.n.grade == weak && p.n.kind == plain) {
+	if p.n.grade < firm && (p.n.kind != plain || p.n.plural) {
 		return true
 	}
 	indent := sc.indent(p.begin)
@@ -642,7 +671,7 @@ func (sc *scan) list(p *place, i int) {
 			for t > i && isBlank(s[t-1]) {
 				t--
 			}
-			if p.n.grade >= firm && !p.n.plural && t > i && !isExpression(s[i:t], "") {
+			if v := s[i:t]; p.n.grade >= firm && !p.n.plural && t > i && strings.IndexByte(v, '(') < 0 && (p.n.password || passLike(v) || randomish(v)) && !isExpression(v, "") {
 				sc.judge(p, i, t, 0)
 			}
 			i = max(e, i+1)
@@ -735,7 +764,10 @@ func (sc *scan) quotedValue(p *place, start, end int, q byte) {
 			for j < len(s) && isSpace(s[j]) {
 				j++
 			}
-		} else if j != k {
+		} else if j != k || !p.tight {
+			return
+		}
+		if _, m, next := quoteAt(s, j); m != n || next > j && ended(s, next) {
 			return
 		}
 		b, e, q2, ok := sc.quoted(j)
@@ -798,6 +830,9 @@ func (sc *scan) commaValue(p *place, start, end int, q byte) bool {
 func (sc *scan) judge(p *place, start, end int, q byte) bool {
 	v := sc.s[start:end]
 	t := strings.TrimSpace(v)
+	if q == '`' && p.tight && p.sep == equalS && p.n.upper { // a shell runs it
+		return false
+	}
 	if t == "" || isReference(t, q) || q != 0 && len(t) < 3 && isPunct(t) {
 		if strings.HasPrefix(t, "${") {
 			return sc.fallback(p, start, end)
@@ -831,7 +866,7 @@ func (sc *scan) judge(p *place, start, end int, q byte) bool {
 		case workingDir:
 			hide = !isPath(t) && !isURL(t)
 		default:
-			hide = !isPath(t) && (!isURL(t) || strings.IndexByte(t, '@') < 0 && len(t) > 8 && p.urlIsSecret()) && !hasFold(t, 0, "ssh-") && !hasFold(t, 0, "-----begin pub") && !hasFold(t, 0, "-----begin cert")
+			hide = len(t) >= 4 && !isPath(t) && !isURL(t) && !hasFold(t, 0, "ssh-") && !hasFold(t, 0, "-----begin pub") && !hasFold(t, 0, "-----begin cert")
 		}
 	case weak:
 		switch n.kind {
@@ -851,10 +886,13 @@ func (sc *scan) judge(p *place, start, end int, q byte) bool {
 		return false
 	}
 	sc.hideValue(start, end, p.rule())
+	if q == 0 && p.closed && p.sep == colonS && runOf(v, 0, digit|dot|dash) == len(v) {
+		// A number in JSON becomes a string, so that it stays JSON.
+		quote := strings.Repeat(`\`, p.slashes) + string(p.quote)
+		sc.spans[len(sc.spans)-1].mark = quote + SecretMarker + quote
+	}
 	return true
 }
-
-func (p *place) urlIsSecret() bool { return false }
 
 func lastWordIsAuth(id string) bool { return len(id) >= 4 && strings.EqualFold(id[len(id)-4:], "auth") }
 

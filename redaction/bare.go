@@ -280,6 +280,9 @@ func (sc *scan) bare(p *place, i int) {
 	s := sc.s
 	switch p.sep {
 	case tagS:
+		if b := at(s, p.begin-2); at(s, p.begin-1) == '<' && (b == ':' || b == '[' || b == '/' || b == '@' || b == '=' || b == ' ') {
+			return // <user>:<password>@<host>, a form to fill in
+		}
 		e := strings.IndexByte(s[i:min(len(s), i+4096)], '<')
 		if e < 0 {
 			e = min(len(s), i+4096) - i
@@ -288,7 +291,7 @@ func (sc *scan) bare(p *place, i int) {
 			}
 		}
 		v := strings.TrimSpace(s[i : i+e])
-		if v == "" || isSentence(v) {
+		if v == "" || isSentence(v) || isPunct(v) || at(s, i+e) == '<' && at(s, i+e+1) != '/' {
 			return
 		}
 		b := i + strings.Index(s[i:i+e], v)
@@ -331,6 +334,17 @@ func (sc *scan) bare(p *place, i int) {
 		if e := strings.IndexByte(rest, '>'); e >= 0 && runOf(rest, 0, word|space|dash) == e {
 			return
 		}
+	}
+	if v[0] == '<' && isLetter(at(v, 1)) { // <span class="string">x</span>
+		if e := strings.IndexByte(s[i:min(len(s), i+160)], '>'); e > 0 && htmlTags[strings.ToLower(s[i+1:runOf(s, i+1, alnum)])] {
+			q := *p
+			q.sep = tagS
+			sc.bare(&q, i+e+1)
+			return
+		}
+	}
+	if len(v) > 1 && v[0] == '/' && v[1] == '^' || inFold(codeWords, v) && p.n.grade < floor {
+		return
 	}
 	if (v[0] == '}' || v[0] == ')' || v[0] == ']') && !p.tight {
 		return
@@ -413,7 +427,7 @@ func (sc *scan) isNameOf(p *place, v string, end int) bool {
 		return false
 	}
 	next := at(s, end)
-	eolNext := end >= len(s) || next == '\n' || next == '\r'
+	eolNext := end >= len(s) || next == '\n' || next == '\r' || (next == '"' || next == '\'' || next == '\\') && closes(s, end)
 	code := next == ',' || next == ')' || next == ';' || next == '}' || next == ']' || next == '|' || next == '?'
 	if k := skipBlank(s, end); k > end && (at(s, k) == '}' || at(s, k) == '=' || at(s, k) == '|' || at(s, k) == ')' || at(s, k) == '{') {
 		code = true
@@ -428,6 +442,12 @@ func (sc *scan) isNameOf(p *place, v string, end int) bool {
 	}
 	if sameLetters(tail, v) {
 		return true
+	}
+	if code && len(v) <= 2 && !p.tight {
+		return true
+	}
+	if code && p.sep == colonS && len(v) > len(tail) && strings.Contains(squash(v), squash(tail)) && (strings.IndexByte(v, '_') > 0 || v[0] >= 'A' && v[0] <= 'Z' && runOf(v, 0, upper) < len(v)) && !strings.ContainsAny(v, "0123456789") {
+		return true // private_key: PRIVATE_KEY_TYPES,
 	}
 	if d := strings.IndexByte(v, '.'); code && d > 1 && d < len(v)-2 && isLetter(v[0]) && runOf(v, 0, lower|upper|dot|under) == len(v) && !p.tight { // tok.text
 		return true
@@ -488,6 +508,13 @@ func (sc *scan) nextIsProse(i int) bool {
 	}
 	return inFold(proseWords, s[b:runOf(s, b, lower|upper)])
 }
+
+// squash is an identifier's letters and digits, in lower case.
+func squash(v string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(v))
+}
+
+var htmlTags = set("span b em strong code font td th a i mark tt kbd samp var u s p div li")
 
 func sameLetters(a, b string) bool {
 	i, j := 0, 0

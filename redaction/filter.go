@@ -161,21 +161,27 @@ func heldFrom(s string) int {
 	if i := lastLine(s, "data:", "stringData:", "apiVersion:"); i >= 0 && !strings.Contains(s[i:], "\n---") && !strings.Contains(s[i:], "\n\n") {
 		from(i)
 	}
-	// The last lines: an open name, a block under one, a table, a .netrc entry.
-	end := len(s)
+	// The last line, and the lines above that it belongs to by its indentation.
+	end, deepest := len(s), -1
 	for n := 0; n < 64 && end > 0; n++ {
 		b := strings.LastIndexByte(s[:end-1], '\n') + 1
-		l := s[b : end-1]
-		t := strings.TrimRight(l, " \t\r")
+		t := strings.TrimRight(s[b:end-1], " \t\r")
+		indent := skipBlank(t, 0)
 		switch {
 		case t == "":
-			if n > 2 {
-				return hold
+		case deepest < 0:
+			if opens(t) || goesOn(t) {
+				from(b)
 			}
-		case opens(t):
-			from(b)
-		case n > 0 && hold < 0 && strings.TrimLeft(l, " \t+-") == l && n > 3:
-			return hold
+			deepest = indent
+		case indent < deepest || indent == deepest && strings.HasPrefix(t[indent:], "- ") && deepest == 0:
+			if opens(t) {
+				from(b)
+			}
+			deepest = indent
+		}
+		if deepest == 0 {
+			break
 		}
 		end = b
 	}
@@ -195,20 +201,38 @@ func lastLine(s string, heads ...string) int {
 	return last
 }
 
-// opens says that a line's end leaves something open.
+// opens says that a line ends with a credential's name and what introduces its
+// value.
 func opens(t string) bool {
-	switch t[len(t)-1] {
-	case ':', '=', '|', '>', '\\', '(', '[', '{':
-		return true
-	case '-', '+':
-		return strings.HasSuffix(t, "|-") || strings.HasSuffix(t, ">-") || strings.HasSuffix(t, "|+")
+	head := strings.TrimRight(t, ":=|>+-([{ \t\"'`\\*")
+	if len(head) == len(t) {
+		return false
 	}
-	l := strings.ToLower(t)
-	if strings.Contains(l, "<<") || strings.Contains(l, "name:") || strings.Contains(l, `"name"`) || strings.Contains(l, "key:") {
+	b := len(head)
+	for b > 0 && (isWord(head[b-1]) || head[b-1] == '-' || head[b-1] == '.' || head[b-1] >= 0x80) && len(head)-b < maxName {
+		b--
+	}
+	var w words
+	id := head[b:]
+	before := ""
+	if b > 1 && head[b-1] == ' ' {
+		e := b - 1
+		for b = e; b > 0 && isLetter(head[b-1]); b-- {
+		}
+		before = strings.ToLower(head[b:e])
+	}
+	return id != "" && len(id) < maxName && w.classify(id, before).grade != noName
+}
+
+// goesOn says that the line after t is read with it: a line that is continued,
+// a here-document, the first half of name and value, a .netrc entry.
+func goesOn(t string) bool {
+	l := strings.ToLower(strings.TrimSpace(t))
+	if strings.HasSuffix(l, "\\") || strings.Contains(l, "<<") || strings.Contains(l, "name:") || strings.Contains(l, `"name"`) || strings.Contains(l, "key:") || strings.HasSuffix(l, "</key>") {
 		return true
 	}
-	f := strings.Fields(l)
-	return len(f) > 0 && (f[0] == "machine" || f[0] == "login" || f[0] == "default")
+	first, _, _ := strings.Cut(l, " ")
+	return first == "machine" || first == "login" || first == "default"
 }
 
 // JSON copies lines of {"id", "text"} or {"id", "value"}, redacted: the text

@@ -18,9 +18,9 @@ var (
 		pass passed fail skipped error errors string str text bool boolean int integer number float double bytes byte char object
 		array any buffer uint8array date unknown never symbol bigint varchar secretstr securestring hash dict list tuple map struct
 		pass-through include omit same-origin basic bearer digest oauth oauth2 jwt inherit auto manual interactive prompt stdin ask
-		redacted: readonly writeonly private public protected`)
+		redacted: readonly writeonly private public protected write read`)
 	// codeWords begin an expression in some language.
-	codeWords = set(`iota return await new function async self this if else yield throw import require typeof not lambda let const
+	codeWords = set(`iota range return await new function async self this if else yield throw import require typeof not lambda let const
 		var val def func fn static final await: delete instanceof sizeof case switch for while try match select from where
 		and or`)
 	// proseWords do not begin a value; one of them as the first word makes
@@ -67,7 +67,7 @@ func isReference(v string, q byte) bool {
 	case '%':
 		return n > 2 && v[n-1] == '%' && runOf(v, 1, word) == n-1 || isFormatVerb(v)
 	case '<':
-		return n > 2 && (v[n-1] == '>' || v[1] == '/' || isLetter(v[1]) && strings.IndexByte(v, '>') > 0) && !strings.ContainsAny(v, "@!")
+		return n > 2 && (q != 0 && isLetter(v[1]) && strings.IndexByte(v, '>') < 0 && strings.IndexByte(v, ' ') > 0 || v[n-1] == '>' || v[1] == '/' || isLetter(v[1]) && strings.IndexByte(v, '>') > 0) && !strings.ContainsAny(v, "@!")
 	case '{':
 		return n > 2 && v[n-1] == '}'
 	case '!':
@@ -249,6 +249,9 @@ func isExpression(v, rest string) bool {
 			}
 		}
 		if v[i] == '.' && i+1 < len(v) {
+			if v[i+1] == '(' { // x.(type)
+				return true
+			}
 			i++
 			segments++
 			continue
@@ -273,7 +276,7 @@ func isExpression(v, rest string) bool {
 	if inFold(codeWords, v) {
 		return rest != ""
 	}
-	if segments > 1 && inFold(refHeads, v[:headEnd]) && plainIdent(v) {
+	if segments > 1 && plainIdent(v) && (inFold(refHeads, v[:headEnd]) || v[0] == '_' || allTitled(v)) {
 		return true
 	}
 	// An operator or a call after the identifier.
@@ -286,6 +289,16 @@ func isExpression(v, rest string) bool {
 		}
 	}
 	return false
+}
+
+// allTitled: Keyword.Type, the members of a class.
+func allTitled(v string) bool {
+	for part := range strings.SplitSeq(v, ".") {
+		if len(part) < 3 || part[0] < 'A' || part[0] > 'Z' || runOf(part, 1, lower) != len(part) {
+			return false
+		}
+	}
+	return true
 }
 
 // plainIdent: letters, dots and underscores, and digits only where names have

@@ -78,7 +78,7 @@ func (sc *scan) schemeAt(p *place, i int) {
 		if known && skipBlank(s, end) == end {
 			return // the scheme alone
 		}
-		if isExpression(v, "") || inFold(proseWords, strings.TrimRight(v, ".,;:")) || sc.isNameOf(p, v, end) {
+		if isExpression(v, "") || inFold(codeWords, v) || inFold(proseWords, strings.TrimRight(v, ".,;:")) || sc.isNameOf(p, v, end) {
 			return
 		}
 		rest := s[end:lineEndIn(s, end, 160)]
@@ -245,7 +245,7 @@ func (sc *scan) bearerAt(start, end int) {
 	default:
 		return
 	}
-	for at(s, k) == '"' || at(s, k) == '\'' || at(s, k) == '`' {
+	for (at(s, k) == '"' || at(s, k) == '\'' || at(s, k) == '`') && isAlnum(at(s, k+1)) {
 		k++
 	}
 	e := runOf(s, k, tokenish)
@@ -335,6 +335,9 @@ func (sc *scan) cookiesAt(p *place, i int) {
 		if c := s[end]; (c == '"' || c == '\'') && closes(s, end) && at(s, end-1) != '=' || c == ']' && closes(s, end) {
 			break
 		}
+		if isBlank(s[end]) && at(s, end-1) != ';' && at(s, end-1) != ',' && p.quote == 0 && !cookieDate(s, end) {
+			break
+		}
 		if s[end] == '\\' {
 			if q, _, next := quoteAt(s, end); q != 0 && closes(s, next-1) || at(s, end+1) == 'n' || at(s, end+1) == 'r' {
 				break
@@ -343,6 +346,11 @@ func (sc *scan) cookiesAt(p *place, i int) {
 		end++
 	}
 	sc.cookieText(p, i, end)
+}
+
+// cookieDate: a blank inside of Expires=Mon, 15 Jan 2024 10:30:00 GMT.
+func cookieDate(s string, i int) bool {
+	return isDigit(at(s, i-1)) && (isLetter(at(s, i+1)) || isDigit(at(s, i+1))) || isLetter(at(s, i-1)) && isDigit(at(s, i+1)) && isDigit(at(s, i+2)) && isDigit(at(s, i+3))
 }
 
 // cookieText hides the values of a=b; c=d and leaves the attributes of

@@ -144,7 +144,7 @@ var (
 	// beforeKey are the words that make "… key" a credential whatever its
 	// value; beforeWeakKey those after which it must look like one; any other
 	// word too, unless notKey says that such keys are structure.
-	beforeKey = set(`access secret private signing sign encryption encrypt decryption decrypt master account shared
+	beforeKey = set(`api access secret private signing sign encryption encrypt decryption decrypt master account shared
 		storage subscription ingestion deploy webhook hmac aes rsa jwt crypto wrapping cipher functions function
 		integration routing sas auth authentication admin preshared pre license licence recovery session psk ssh
 		restricted live internal partner merchant billing bot pat bearer unseal unlock fernet`)
@@ -154,7 +154,7 @@ var (
 		keyboard answer turn low monkey don hockey turkey fingerprint host state label property prop param field
 		column json yaml item list entry node react ng tracking dedupe dedup bundle message msg locale lang
 		register registry env environment header attribute attr tag config setting option metric measurement
-		localstorage s3 bucket blob file path name ordering sorting grouping pub`)
+		localstorage s3 bucket socket blob file path name ordering sorting grouping pub`)
 
 	// besides are words after the credential's own that do not change what the
 	// value is.

@@ -351,11 +351,14 @@ done:
 		if digits < 8 || s[i+1] == '0' {
 			return end, false
 		}
+		if (i == 0 || s[i-1] == '\n') && !paren && seps[0] == 0 && seps[1] == 0 && diffLike(s, i) || groups == 4 && dots == 3 {
+			return end, false // a line that was added; an address
+		}
 		if groups == 1 {
 			if digits < 10 && !said {
 				return end, false
 			}
-			if (i == 0 || s[i-1] == '\n') && diffLike(s, i) || unitAfter(s, end) {
+			if unitAfter(s, end) {
 				return end, said
 			}
 			return end, true

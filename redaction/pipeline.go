@@ -215,8 +215,8 @@ func (h *hider) long(s string) string {
 	if cut > h.limit {
 		cut = runeStart(out, h.limit)
 		// A marker is not cut in two.
-		if i := strings.LastIndexByte(out[:cut], '['); i >= 0 && cut-i < len(SecretMarker) && strings.HasPrefix(out[i:], "[REDACTED:") {
-			cut = i
+		for inMarker(out, cut) {
+			cut--
 		}
 	}
 	return out[:cut] + "\u2026[truncated " + strconv.Itoa(size-cut) + " bytes]"
@@ -244,55 +244,55 @@ func (h *hider) spans(s string) []span {
 			all = append(all, sp)
 		}
 	}
-	collect(base)
-	text := sc.s
-	if sc.hits > 0 {
-		if v := unescapedView(text); v != nil {
-			sc.reset(v.text)
-			sc.run()
-			collect(base, v)
-			if v2 := unescapedView(v.text); v2 != nil {
-				sc.reset(v2.text)
-				sc.run()
-				collect(base, v, v2)
-			}
-		}
-		if v := percentView(text); v != nil {
-			sc.reset(v.text)
-			sc.run()
-			collect(base, v)
-			if v2 := percentView(v.text); v2 != nil {
-				sc.reset(v2.text)
-				sc.run()
-				collect(base, v, v2)
-			}
-		}
-		if v := entityView(text); v != nil {
-			sc.reset(v.text)
-			sc.run()
-			collect(base, v)
-		}
-	}
-	if x := h.p.exact; x != nil {
-		find := func(v *view, text string) {
-			x.find(text, func(start, end int) {
-				if v != nil {
-					start, end = v.source(start, end)
+	exact := h.p.exact
+	find := func(text string, chain ...*view) {
+		exact.find(text, func(start, end int) {
+			for i := len(chain) - 1; i >= 0; i-- {
+				if chain[i] != nil {
+					start, end = chain[i].source(start, end)
 				}
-				all = append(all, span{start: start, end: end, rule: ruleListed})
-			})
-		}
-		find(nil, s)
+			}
+			all = append(all, span{start: start, end: end, rule: ruleListed})
+		})
+	}
+	collect(base)
+	text, hits := sc.s, sc.hits
+	if exact != nil {
+		find(s)
 		if base != nil {
-			find(base, base.text)
+			find(text, base)
 		}
 	}
-	return flatten(s, all)
+	if hits == 0 && (exact == nil || !strings.Contains(text, `\u00`)) {
+		return flatten(all) // the other spellings of listed values are looked for as they are
+	}
+	// What is encoded is read once more, decoded.
+	again := func(v *view, chain ...*view) {
+		chain = append(chain, v)
+		if hits > 0 {
+			sc.reset(v.text)
+			sc.run()
+			collect(chain...)
+		}
+		if exact != nil {
+			find(v.text, chain...)
+		}
+	}
+	for _, decode := range [...]func(string) *view{unescapedView, percentView, entityView} {
+		v := decode(text)
+		if v == nil {
+			continue
+		}
+		again(v, base)
+		if w := decode(v.text); w != nil {
+			again(w, base, v)
+		}
+	}
+	return flatten(all)
 }
 
-// flatten sorts spans and joins those that touch; it takes markers that stand
-// in the text already out of them.
-func flatten(s string, spans []span) []span {
+// flatten sorts spans and joins those that overlap.
+func flatten(spans []span) []span {
 	if len(spans) < 2 {
 		return spans
 	}
@@ -306,7 +306,9 @@ func flatten(s string, spans []span) []span {
 	for _, sp := range spans[1:] {
 		last := &out[len(out)-1]
 		if sp.start < last.end {
-			last.end = max(last.end, sp.end)
+			if sp.end > last.end {
+				last.end, last.mark = sp.end, ""
+			}
 			continue
 		}
 		out = append(out, sp)
@@ -323,7 +325,7 @@ func (h *hider) addAgain(s string, spans []span) []span {
 	if len(spans) == n {
 		return spans
 	}
-	return flatten(s, spans)
+	return flatten(spans)
 }
 
 func (h *hider) findAgain(s string, fn func(start, end int)) {
@@ -372,13 +374,23 @@ func (h *hider) again(s string) string {
 	// A marker is no value.
 	kept := spans[:0]
 	for _, sp := range spans {
-		if i := strings.LastIndexByte(s[:sp.start], '['); i >= 0 && sp.start-i < len(SecretMarker) && strings.HasPrefix(s[i:], "[REDACTED:") && strings.IndexByte(s[i:sp.start], ']') < 0 {
+		if inMarker(s, sp.start) {
 			continue
 		}
 		kept = append(kept, sp)
 	}
 	h.told(kept)
 	return render(s, kept)
+}
+
+// inMarker says whether i stands within a marker.
+func inMarker(s string, i int) bool {
+	b := strings.LastIndexByte(s[max(0, i-len(SecretMarker)):i], '[')
+	if b < 0 {
+		return false
+	}
+	b += max(0, i-len(SecretMarker))
+	return strings.HasPrefix(s[b:], "[REDACTED:") && strings.IndexByte(s[b:i], ']') < 0
 }
 
 // addPersonal adds rules (c) and (d) where (a) and (b) hid nothing.
@@ -403,7 +415,7 @@ func (p *Pipeline) addPersonal(s string, spans []span) []span {
 	if len(spans) == n {
 		return spans
 	}
-	return flatten(s, spans)
+	return flatten(spans)
 }
 
 // overlaps says whether f touches one of spans, which are in order.
@@ -427,7 +439,11 @@ func render(s string, spans []span) string {
 	from := 0
 	for _, sp := range spans {
 		b.WriteString(s[from:sp.start])
-		b.WriteString(sp.rule.Mark())
+		if sp.mark != "" {
+			b.WriteString(sp.mark)
+		} else {
+			b.WriteString(sp.rule.Mark())
+		}
 		from = sp.end
 	}
 	b.WriteString(s[from:])

@@ -53,7 +53,7 @@ func (sc *scan) unseparated(p *place, i int) {
 		if inFold(proseWords, v) || isPunct(v) || v[0] == '-' || !alone && !passLike(v) && !randomish(v) {
 			return
 		}
-		if !alone && p.n.grade == firm && !passLike(v) {
+		if (!alone && p.n.grade == firm || before[0] == "set" && !p.n.password && !p.n.compound && !strings.HasPrefix(before[1], "config")) && !passLike(v) {
 			return
 		}
 		sc.judge(p, j, end, 0)
@@ -162,6 +162,9 @@ func (sc *scan) option(p *place, j int) {
 		return
 	}
 	rest := s[end:lineEndIn(s, end, 80)]
+	if runOf(v, 0, upper|under) == len(v) && len(v) < 24 || runOf(v, 0, lower|dash|under) == len(v) && sc.names.of(v, "").grade >= firm && len(v) < 14 {
+		return // --password PASSWORD, as usage texts have it
+	}
 	if inFold(proseWords, v) || isExpression(v, rest) && strings.IndexByte(v, '(') < 0 && strings.IndexByte(v, '.') > 0 {
 		return
 	}
@@ -302,6 +305,7 @@ func (sc *scan) attribute(p *place, i int) bool {
 func (sc *scan) tagged(p *place, i int) {
 	s := sc.s
 	k := i
+	inside := false // the value is in an element of its own, or after a colon
 	for n := 0; n < 4 && at(s, k) == '<'; n++ {
 		e := strings.IndexByte(s[k:min(len(s), k+100)], '>')
 		if e < 0 {
@@ -317,15 +321,17 @@ func (sc *scan) tagged(p *place, i int) {
 		default:
 			return
 		}
+		inside = s[k+1] != '/'
 		k += e + 1
 		for k < len(s) && isSpace(s[k]) {
 			k++
 		}
 		if at(s, k) == ':' {
 			k = skipBlank(s, k+1)
+			inside = true
 		}
 	}
-	if k < len(s) && s[k] != '<' {
+	if inside && k < len(s) && s[k] != '<' {
 		q := *p
 		q.sep = tagS
 		if e := strings.IndexByte(s[k:min(len(s), k+4096)], '<'); e > 0 && (strings.IndexByte(strings.TrimSpace(s[k:k+e]), ' ') < 0) {

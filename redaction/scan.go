@@ -9,6 +9,7 @@ import (
 type span struct {
 	start, end int
 	rule       *Rule
+	mark       string // what stands in its place, when not the rule's marker
 }
 
 // scan is one pass over one text. It is pooled: names keeps what it learned.
@@ -19,6 +20,8 @@ type scan struct {
 	done  int      // everything before it is hidden already
 	seen  int      // the end of the identifier that was judged last
 	kube  int      // the end of the manifest that was read last
+	jwk   int      // … of the key
+	plain int      // … of the run of base64 that is no token
 	hits  int
 	json  int8 // 0 not known, 1 no, 2 the text holds escaped strings
 	names names
@@ -35,7 +38,7 @@ func newScan(s string) *scan {
 
 func (sc *scan) reset(s string) {
 	sc.s, sc.spans, sc.found = s, sc.spans[:0], sc.found[:0]
-	sc.done, sc.seen, sc.kube, sc.hits, sc.json = 0, 0, 0, 0, 0
+	sc.done, sc.seen, sc.kube, sc.jwk, sc.plain, sc.hits, sc.json = 0, 0, 0, 0, 0, 0, 0
 }
 
 func (sc *scan) release() {

@@ -197,7 +197,7 @@ func shapeTriggers() []trigger {
 				} else if !edge(s, start) {
 					return
 				}
-				e := runOf(s, end, sh.body)
+				e := end + runOf(s[end:min(len(s), end+sh.max+1)], 0, sh.body)
 				if sh.max < 64 && e-end > sh.max && is(s[end+sh.max-1], alnum) && is(s[end+sh.max], alnum) {
 					return // longer than any of its kind
 				}
@@ -217,7 +217,7 @@ func shapeTriggers() []trigger {
 				if isMask(strings.TrimLeft(body, "-")) || allSame(body) {
 					return
 				}
-				sc.hide(b, e, r)
+				sc.hide(b, runOf(s, e, sh.body), r)
 			}})
 		}
 	}
@@ -236,10 +236,11 @@ func allSame(v string) bool {
 // jwtAt: eyJ….….…, also unsigned and encrypted (five parts), also cut off.
 func (sc *scan) jwtAt(start, end int) {
 	s := sc.s
-	if s[start:end] != "eyJ" || !edge(s, start) {
+	if s[start:end] != "eyJ" || !edge(s, start) || start < sc.plain {
 		return
 	}
 	e := runOf(s, end, base64url)
+	sc.plain = e
 	if e-start < 10 || at(s, e) != '.' {
 		return
 	}
@@ -262,10 +263,11 @@ func (sc *scan) jwtAt(start, end int) {
 // keys.
 func (sc *scan) base64PEMAt(start, end int) {
 	s := sc.s
-	if s[start:end] != "LS0tLS1CRUdJTi" {
+	if s[start:end] != "LS0tLS1CRUdJTi" || start < sc.plain {
 		return
 	}
 	e := runOf(s, end, base64std|equals)
+	sc.plain = e
 	if e-start < 48 {
 		return
 	}
@@ -307,15 +309,15 @@ func (sc *scan) pemAt(start, end int) {
 	k = runOf(s, k, dash)
 	limit := min(len(s), k+maxBlock*2)
 	rest := s[k:limit]
-	next := strings.Index(rest, "-BEGIN ")
-	if next < 0 {
-		next = strings.Index(rest, "- BEGIN ")
+	// Not beyond where the next one begins.
+	if next := strings.Index(rest, "BEGIN "); next >= 0 {
+		rest = rest[:next]
 	}
 	stop := strings.Index(rest, "-END ")
 	if stop < 0 {
 		stop = strings.Index(rest, "- END ")
 	}
-	if stop >= 0 && (next < 0 || stop < next) {
+	if stop >= 0 {
 		e := k + stop
 		for e < limit && s[e] == '-' {
 			e++

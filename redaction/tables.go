@@ -165,7 +165,7 @@ func (sc *scan) identifiedAt(start, end int) {
 		k = skipBlank(s, k+9)
 	}
 	if b, e, q, ok := sc.quoted(k); ok {
-		if !isReference(s[b:e], q) {
+		if q != '`' && !isReference(s[b:e], q) {
 			sc.hideValue(b, e, ruleSQL)
 		}
 		return
@@ -319,7 +319,7 @@ func (sc *scan) table(p *place, i int) bool {
 		c := head[off : off+k]
 		t := strings.Trim(c, " \"'`*\r")
 		if b+off <= p.begin && p.begin < b+off+k {
-			if len(t) != len(p.id) && !(len(t) > len(p.id) && strings.HasSuffix(t, p.id) && strings.IndexByte(t, ' ') > 0) {
+			if len(t) != len(p.id) && !(len(t) > len(p.id)+1 && strings.HasSuffix(t, " "+p.id) && beforeKey[strings.ToLower(t[:len(t)-len(p.id)-1])]) {
 				return false
 			}
 			col = n
@@ -386,7 +386,7 @@ func (sc *scan) table(p *place, i int) bool {
 		for ce > cb && (isBlank(s[ce-1]) || s[ce-1] == '"' || s[ce-1] == '`' || s[ce-1] == '\'' || s[ce-1] == '\r') {
 			ce--
 		}
-		if v := s[cb:ce]; v != "" && (strings.IndexByte(v, ' ') < 0 || d != ',' && !isSentence(v)) {
+		if v := s[cb:ce]; v != "" && (strings.IndexByte(v, ' ') < 0 || p.n.kind == phrase) && !(strings.Contains(head, ", ") && !passLike(v) && !randomish(v)) {
 			if sc.judge(p, cb, ce, 0) {
 				found = true
 			}
@@ -416,15 +416,15 @@ func (sc *scan) kubeAt(start, end int) {
 	if !strings.HasPrefix(s[k:], "Secret") || isWord(at(s, k+6)) {
 		return
 	}
-	lo := max(0, start-8192)
+	lo := max(sc.kube, start-8192)
 	if x := strings.LastIndex(s[lo:start], "\n---"); x >= 0 {
 		lo += x + 1
 	}
 	hi := min(len(s), end+32<<10)
-	if x := strings.Index(s[end:hi], "\n---"); x >= 0 {
+	if x := strings.Index(s[end:hi], "kind"); x >= 0 && strings.IndexByte(":\"'\\", at(s, end+x+4)) >= 0 {
 		hi = end + x
 	}
-	if x := strings.Index(s[end:hi], "kind:"); x >= 0 {
+	if x := strings.Index(s[end:hi], "\n---"); x >= 0 {
 		hi = end + x
 	}
 	sc.kube = hi
@@ -518,12 +518,17 @@ func (sc *scan) kubeLines(x, i, hi int) {
 
 // jwkAt: the private members of a JSON Web Key.
 func (sc *scan) jwkAt(start, end int) {
+	if start < sc.jwk {
+		return
+	}
 	s := sc.s
 	b := start
-	for b > 0 && start-b < 4096 && s[b] != '{' {
+	for b > sc.jwk && start-b < 4096 && s[b] != '{' {
 		b--
 	}
+	sc.jwk = b
 	for k := b; k < len(s) && k-b < 8192 && s[k] != '}'; k++ {
+		sc.jwk = k
 		if s[k] != '"' || k == 0 {
 			continue
 		}

@@ -147,13 +147,13 @@ func (h *hider) hideAll(v any, n *name) any {
 			return h.text(v)
 		}
 		h.learnValue(v)
-		h.told([]span{{0, len(v), ruleKey}})
+		h.told([]span{{start: 0, end: len(v), rule: ruleKey}})
 		return SecretMarker
 	case json.Number, int, int64, float64:
 		if n.grade == floor && !n.quantity && !n.plural || n.kind == numeric {
 			if s := numberText(v); len(s) >= 4 {
 				h.learnValue(s)
-				h.told([]span{{0, len(s), ruleKey}})
+				h.told([]span{{start: 0, end: len(s), rule: ruleKey}})
 				return SecretMarker
 			}
 		}
@@ -242,7 +242,7 @@ func (h *hider) hideUnder(v any, n *name, sc *scan) any {
 			return h.text(v)
 		}
 		h.learn(sc.found)
-		spans := flatten(v, sc.spans)
+		spans := flatten(sc.spans)
 		h.told(spans)
 		return h.text(render(v, spans))
 	case json.Number:
@@ -252,7 +252,7 @@ func (h *hider) hideUnder(v any, n *name, sc *scan) any {
 		return v
 	case []any:
 		if n.kind == cookies {
-			return h.value(cookieJar(v))
+			return h.value(h.cookieJar(v))
 		}
 		if !n.plural && n.kind == plain {
 			return h.value(v)
@@ -279,7 +279,7 @@ func (h *hider) hideUnder(v any, n *name, sc *scan) any {
 }
 
 // cookieJar hides the values of [{"name": "sid", "value": "x"}].
-func cookieJar(a []any) []any {
+func (h *hider) cookieJar(a []any) []any {
 	out := make([]any, len(a))
 	for i, e := range a {
 		out[i] = e
@@ -290,6 +290,8 @@ func cookieJar(a []any) []any {
 					c[k] = v
 				}
 				c["value"] = SecretMarker
+				h.learnValue(s)
+				h.told([]span{{start: 0, end: len(s), rule: ruleCookie}})
 				out[i] = c
 			}
 		}
@@ -326,7 +328,7 @@ func argvSecrets(a []any) [][]span {
 		if !ok {
 			return out
 		}
-		if len(w) > 1 && len(w) < maxName && w[0] == '-' && i+1 < len(a) && strings.IndexByte(w, '=') < 0 {
+		if len(w) > 1 && len(w) < maxName && w[0] == '-' && i+1 < len(a) && runOf(w, 0, word|dash|dot) == len(w) {
 			v, _ := a[i+1].(string)
 			if v == "" || v[0] == '-' || isReference(v, 0) {
 				continue
@@ -389,7 +391,7 @@ var commandNames = func() map[string]bool {
 }()
 
 func (h *hider) hideParts(s string, parts []span) string {
-	parts = flatten(s, parts)
+	parts = flatten(parts)
 	for _, sp := range parts {
 		h.learnValue(s[sp.start:sp.end])
 	}

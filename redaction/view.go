@@ -144,6 +144,14 @@ func unescapedView(s string) *view {
 			return w.view()
 		}
 		i += n
+		run := i
+		for run < len(s) && s[run] == '\\' {
+			run++
+		}
+		if r := run - i; r%2 == 0 && at(s, run) == '"' {
+			i = run // the end of a string of this level
+			continue
+		}
 		switch s[i+1] {
 		case 'n':
 			w.replace(i, 2, "\n")

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -73,9 +74,16 @@ func Run(t *testing.T, s Spec) {
 	}
 	for _, file := range s.Pins {
 		t.Run("pins/"+strings.TrimSuffix(file, ".json"), func(t *testing.T) {
-			raw, err := os.ReadFile(filepath.Join("testdata", file))
+			path := filepath.Join("testdata", file)
+			raw, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if *update {
+				raw = updatePins(t, s, raw)
+				if err := os.WriteFile(path, raw, 0o644); err != nil {
+					t.Fatal(err)
+				}
 			}
 			own = append(own, runPins(t, s, raw)...)
 		})
@@ -119,14 +127,81 @@ type pin struct {
 	Held     bool            `json:"held"`
 }
 
+func (p pin) moment(t testing.TB, c adapters.Channel, name string) adapters.Moment {
+	m := moment(t, c, name, p.Input)
+	m.Held = p.Held || c == adapters.Hook && bytes.Contains(p.Expected, []byte(`"control"`))
+	return m
+}
+
+// updatePins gives a pin file with what its inputs become now.
+func updatePins(t *testing.T, s Spec, raw []byte) []byte {
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\n \"$comment\": %s", file["$comment"])
+	for _, container := range slices.Sorted(maps.Keys(channels)) {
+		var pins map[string]pin
+		if file[container] == nil {
+			continue
+		}
+		if err := json.Unmarshal(file[container], &pins); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, ",\n %q: {", container)
+		for i, name := range slices.Sorted(maps.Keys(pins)) {
+			p := pins[name]
+			var got []shown
+			for _, d := range s.Adapter.Map(p.moment(t, channels[container], name)) {
+				got = append(got, show(t, s, d, redaction.DefaultPolicy()))
+			}
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "\n  %q: {\n   \"input\": ", name)
+			if err := json.Compact(&b, p.Input); err != nil {
+				t.Fatal(err)
+			}
+			if p.Held {
+				b.WriteString(",\n   \"held\": true")
+			}
+			b.WriteString(",\n   \"expected\": ")
+			if len(got) == 1 {
+				line(&b, got[0])
+			} else {
+				b.WriteByte('[')
+				for i, g := range got {
+					if i > 0 {
+						b.WriteByte(',')
+					}
+					b.WriteString("\n    ")
+					line(&b, g)
+				}
+				b.WriteByte(']')
+			}
+			b.WriteString("\n  }")
+		}
+		b.WriteString("\n }")
+	}
+	b.WriteString("\n}\n")
+	return b.Bytes()
+}
+
+func line(b *bytes.Buffer, v any) {
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	e.Encode(v) // of plain values: it cannot fail
+	b.Truncate(b.Len() - 1)
+}
+
 func runPins(t *testing.T, s Spec, raw []byte) (inputs []adapters.Moment) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &file); err != nil {
 		t.Fatal(err)
 	}
 	one := func(name string, c adapters.Channel, p pin) {
-		m := moment(t, c, name, p.Input)
-		m.Held = p.Held || c == adapters.Hook && bytes.Contains(p.Expected, []byte(`"control"`))
+		m := p.moment(t, c, name)
 		inputs = append(inputs, m)
 		t.Run(name, func(t *testing.T) { check(t, s, m, p.Expected) })
 	}
@@ -786,5 +861,26 @@ func pieces(raw []byte) (out [][]byte) {
 			return out
 		}
 		out = append(out, v)
+	}
+}
+
+// Endpoint is where a launch in a test reports to.
+func Endpoint(a adapters.Adapter) adapters.Endpoint {
+	return adapters.Endpoint{
+		HookURL: "http://127.0.0.1:4711/hook/SECRET", OTLPURL: "http://127.0.0.1:4711/otlp/SECRET",
+		Helper: []string{"/opt/aep/aep-hook", a.Name}, Socket: "/run/aep/hook.sock", Dir: "/run/aep",
+	}
+}
+
+// Launch is a launch in a terminal of a user who has these files.
+func Launch(files map[string]string, env []string, args ...string) adapters.Launch {
+	return adapters.Launch{
+		Args: args, Path: "/usr/bin/" + args[0], Env: append([]string{"PATH=/usr/bin"}, env...), Dir: "/home/user/proj", Home: "/home/user", TTY: true,
+		ReadFile: func(p string) ([]byte, error) {
+			if s, ok := files[p]; ok {
+				return []byte(s), nil
+			}
+			return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
+		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/claudecode"
+	"aep-wrap/adapters/codex"
 	"aep-wrap/adapters/demo"
 	"aep-wrap/adapters/generic"
 )
@@ -16,6 +17,7 @@ import (
 func List() []adapters.Adapter {
 	return []adapters.Adapter{
 		claudecode.Adapter(),
+		codex.Adapter(),
 		demo.Adapter(),
 		generic.Adapter(),
 	}

@@ -3,7 +3,6 @@ package claudecode
 import (
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"path"
 	"reflect"
 	"strings"
@@ -316,20 +315,7 @@ func TestLogs(t *testing.T) {
 
 // ---- launching
 
-var endpoint = adapters.Endpoint{
-	HookURL: "http://127.0.0.1:4711/hook/SECRET", OTLPURL: "http://127.0.0.1:4711/otlp/SECRET",
-	Helper: []string{"/opt/aep/aep-hook", name}, Socket: "/run/aep/hook.sock", Dir: "/run/aep",
-}
-
-func launch(files map[string]string, env []string, args ...string) adapters.Launch {
-	return adapters.Launch{Args: args, Path: "/usr/bin/claude", Env: append([]string{"PATH=/usr/bin"}, env...), Dir: "/home/user/proj", Home: "/home/user", TTY: true,
-		ReadFile: func(p string) ([]byte, error) {
-			if s, ok := files[p]; ok {
-				return []byte(s), nil
-			}
-			return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
-		}}
-}
+var endpoint, launch = adaptertest.Endpoint(Adapter()), adaptertest.Launch
 
 func wires() []adaptertest.Wire {
 	return []adaptertest.Wire{

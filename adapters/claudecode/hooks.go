@@ -78,10 +78,10 @@ var hooks = New(Vocabulary{
 			"elicitation_response": Nothing("ElicitationResult carries it"),
 		}, Emit("progress.status", Subject("notification_type"), Text("message", "message"))),
 
-		"SubagentStart": Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), ofParent, Str("agent_type", "agent_type")),
+		"SubagentStart": Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type")),
 		"SubagentStop": Switch("agent_type", map[string]Row{
 			"": Nothing("a helper of the runtime's own, as for a compaction: it had no start"),
-		}, Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), ofParent, Str("agent_type", "agent_type"))),
+		}, Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type"))),
 		"TaskCreated":   Emit("progress.task.planned", Subject("task_id"), Pair("task_id"), task),
 		"TaskCompleted": Emit("progress.task.completed", Subject("task_id"), Pair("task_id"), task, Const("status", "completed")),
 		"TeammateIdle": Emit("agent.idle", Const("reason", "teammate_idle"), Str("teammate", "teammate_name"), Str("team", "team_name")).
@@ -125,10 +125,6 @@ var elicited = Do("mcp_server_name", nil, func(in *In, d *event.Draft) bool {
 	}
 	return d.Pair != ""
 })
-
-// ofParent: a delegation is an event of the parent's, not of the subagent that
-// the payload names.
-var ofParent = Do("", nil, func(_ *In, d *event.Draft) bool { d.Step = ""; return true })
 
 var task = Object("task", Str("id", "task_id"), Text("title", "task_subject"))
 

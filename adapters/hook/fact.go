@@ -353,7 +353,8 @@ func Subject(p Path) Fact {
 	}}
 }
 
-// OfRun is the run where it is not where the vocabulary says.
+// OfRun is the run where it is not where the vocabulary says. An empty path is
+// the run that is open, or the one that the rest of the event leads to.
 func OfRun(p Path) Fact {
 	ps := parse(p)
 	return Fact{shows: plain("(run)", p, event.Metadata), apply: func(in *In, d *event.Draft) bool {
@@ -370,6 +371,10 @@ func OfStep(p Path) Fact {
 		return true
 	}}
 }
+
+// OfParent: a delegation is an event of the parent's, not of the subagent that
+// the payload names.
+var OfParent = Fact{apply: func(_ *In, d *event.Draft) bool { d.Step = ""; return true }}
 
 // Pair is the vendor's key under which a fact's later moments speak of it. A
 // fact that has one is named by it, unless Key names it otherwise.

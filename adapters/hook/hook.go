@@ -184,8 +184,14 @@ func (t *Table) eval(r Row, in *In, name string, out []event.Draft) (_ []event.D
 		}
 		return out, missing
 	case choice:
-		v, _ := in.get(r.at)
-		sub, ok := r.cases[scalar(v)]
+		word := ""
+		if r.word != nil {
+			word = r.word(in)
+		} else {
+			v, _ := in.get(r.at)
+			word = scalar(v)
+		}
+		sub, ok := r.cases[word]
 		if !ok {
 			sub = r.rows[0]
 		}

@@ -97,6 +97,8 @@ func TestRows(t *testing.T) {
 		"when":    When(Prefix("tool", "mcp__", "x"), Nothing("x"), tool),
 		"each":    Each("list", Emit("tool.requested", Tool("tool", "$.call")), Vendor(Str("none", "tool"))),
 		"as":      VendorAs("other.name", Int("n", "n")),
+		"on": SwitchOn("how", Begins("tool", [2]string{"Ba", "short"}, [2]string{"B", "long"}),
+			map[string]Row{"short": tool, "long": Nothing("x")}, Unmapped),
 	})
 	for _, tt := range []struct{ name, moment, in, want string }{
 		{"a tool", "tool", `{"tool":"Bash","call":"c"}`, "tool.requested Bash c c"},
@@ -110,6 +112,9 @@ func TestRows(t *testing.T) {
 		{"switch", "switch", `{"n":1,"tool":"Bash"}`, "tool.requested Bash  "},
 		{"switch, a boolean", "switch", `{"n":true}`, ""},
 		{"switch, otherwise", "switch", `{"n":{}}`, "x.v.session.switch   "},
+		{"switch on a word", "on", `{"tool":"Bash"}`, "tool.requested Bash  "},
+		{"switch on another", "on", `{"tool":"Bus"}`, ""},
+		{"switch on none", "on", `{"tool":7}`, "x.v.session.on   "},
 		{"when", "when", `{"tool":"mcp__a"}`, ""},
 		{"when not", "when", `{"tool":"Bash"}`, "tool.requested Bash  "},
 		{"each", "each", `{"call":"c","list":[{"tool":"A"},{},{"tool":"B"}]}`, "tool.requested A c c; tool.requested B c c"},

@@ -29,6 +29,7 @@ type Row struct {
 	cases map[string]Row
 	at    paths
 	path  Path
+	word  func(*In) string
 	cond  Cond
 	note  string
 	extra int
@@ -68,6 +69,27 @@ func Many(rows ...Row) Row { return Row{kind: many, rows: rows} }
 // number, as it is written.
 func Switch(p Path, cases map[string]Row, other Row) Row {
 	return Row{kind: choice, at: parse(p), path: p, cases: cases, rows: []Row{other}}
+}
+
+// SwitchOn picks a row by a word of the adapter's own making, for what no
+// single value says. what names it for people.
+func SwitchOn(what string, word func(*In) string, cases map[string]Row, other Row) Row {
+	return Row{kind: choice, word: word, path: what, cases: cases, rows: []Row{other}}
+}
+
+// Begins gives the word of the first of these beginnings that the string at a
+// path has, for SwitchOn; none is "".
+func Begins(p Path, words ...[2]string) func(*In) string {
+	ps := parse(p)
+	return func(in *In) string {
+		s := in.str(ps)
+		for _, w := range words {
+			if strings.HasPrefix(s, w[0]) {
+				return w[1]
+			}
+		}
+		return ""
+	}
 }
 
 // When picks a row by a condition.

@@ -53,7 +53,7 @@ func Main(args []string) int {
 	}
 	answer, err := Ask(os.Getenv(SocketEnv), args, os.Stdin)
 	if err == nil {
-		os.Stdout.Write(answer)
+		_, _ = os.Stdout.Write(answer) // whoever closed it wants no answer
 	}
 	return 0
 }
@@ -120,7 +120,7 @@ func (c *call) send(payload io.Reader) {
 func (c *call) closeWrite() {
 	raw, err := c.SyscallConn()
 	if err == nil {
-		raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_WR) })
+		_ = raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_WR) })
 	}
 }
 
@@ -168,7 +168,7 @@ func dial(path string) (*os.File, error) {
 	// A wrapper that is stopped accepts nothing: its backlog fills, and connect
 	// waits. On Linux the send timeout bounds that.
 	tv := syscall.NsecToTimeval(int64(patience))
-	syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &tv)
+	_ = syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &tv)
 	if err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
 		syscall.Close(fd)
 		return nil, err

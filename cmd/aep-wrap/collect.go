@@ -51,7 +51,7 @@ aep-wrap token show.`,
 	}
 	cmd.Flags().DurationVar(&idle, "idle-exit", 0, "end after nobody needed it for so long (0: never)")
 	cmd.Flags().BoolVar(&background, "background", false, "as a wrapper starts it: yield to one that runs, log to a file")
-	cmd.Flags().MarkHidden("background")
+	cmd.Flags().Lookup("background").Hidden = true
 	return cmd
 }
 
@@ -253,7 +253,7 @@ func (a *app) watchToken(ctx context.Context, token string, set func(string)) {
 func (p paths) collectorLog() io.WriteCloser {
 	path := filepath.Join(p.run(), "collector.log")
 	if fi, err := os.Stat(path); err == nil && fi.Size() > ownLogMax {
-		os.Rename(path, path+".1")
+		_ = os.Rename(path, path+".1")
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

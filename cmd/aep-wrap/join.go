@@ -125,6 +125,6 @@ func (a *app) startCollector() error {
 	if err := cmd.Start(); err != nil {
 		return reason(err)
 	}
-	go cmd.Wait()
+	go func() { _ = cmd.Wait() }() // what it had to say is in its log
 	return nil
 }

@@ -21,7 +21,7 @@ type ownLog struct {
 func (o *ownLog) Write(b []byte) (int, error) {
 	o.once.Do(func() {
 		if fi, err := os.Stat(o.path); err == nil && fi.Size() > ownLogMax {
-			os.Rename(o.path, o.path+".1")
+			_ = os.Rename(o.path, o.path+".1")
 		}
 		o.file, _ = os.OpenFile(o.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	})

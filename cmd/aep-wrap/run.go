@@ -512,11 +512,15 @@ func (l *launch) makeSink() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		emitter.Run(ctx) // what it cannot do it has logged, and Stats tells
+		_ = emitter.Run(ctx) // what it cannot do it has logged, and Stats tells
 	}()
 	if !perUser && l.logDir != "" {
 		// What crashed wrappers left unsent goes along.
-		go feed.Resume(l.logDir)
+		go func() {
+			if n, err := feed.Resume(l.logDir); err != nil || n > 0 {
+				l.log.Info("what crashed wrappers left unsent goes along", "logs", n, "err", err)
+			}
+		}()
 	}
 	l.stopSink = sync.OnceFunc(func() {
 		cancel()
@@ -607,7 +611,7 @@ func (l *launch) announce() {
 		line.Watch = a.watchURL()
 	}
 	if a.cfg.JSON {
-		json.NewEncoder(a.Stderr).Encode(line)
+		_ = json.NewEncoder(a.Stderr).Encode(line)
 		return
 	}
 	text := line.Agent + " is wrapped"

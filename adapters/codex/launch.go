@@ -1,0 +1,183 @@
+package codex
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"slices"
+	"strings"
+
+	"aep-wrap/adapters"
+	"aep-wrap/adapters/hook"
+	"aep-wrap/event"
+)
+
+// Detect finds Codex in a command line.
+func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
+
+func index(args []string) int {
+	return adapters.CommandIndex(args, []string{"codex"}, []string{"@openai/codex"})
+}
+
+// grammar is the syntax of its flags.
+var grammar = adapters.Grammar{
+	Valued: []string{
+		"-c", "--config", "--enable", "--disable", "--remote", "--remote-auth-token-env", "-m", "--model", "--local-provider",
+		"-p", "--profile", "-s", "--sandbox", "-C", "--cd", "--add-dir", "-a", "--ask-for-approval", "--thread-source",
+		"--cyber-access-program", "--output-schema", "--color", "-o", "--output-last-message",
+	},
+	Variadic: []string{"-i", "--image"},
+}
+
+// subcommands start no session of this terminal.
+var subcommands = []string{
+	"agents", "login", "logout", "mcp", "mcp-server", "plugin", "app-server", "remote-control", "completion", "update", "doctor",
+	"sandbox", "debug", "apply", "a", "queue", "archive", "delete", "migrate-rollouts", "migrate-nfs-db", "unarchive", "cloud",
+	"exec-server", "features", "help",
+}
+
+// asks are flags that print something and end.
+var asks = []string{"-h", "--help", "-V", "--version"}
+
+// Wire gives hooks by -c before the user's words, and with them the hashes by
+// which Codex trusts them: an untrusted hook is passed over.
+func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
+	out := adapters.Wiring{Args: slices.Clone(l.Args)}
+	at := index(l.Args)
+	if at < 0 {
+		return out, nil
+	}
+	words := grammar.Read(l.Args[at+1:])
+	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
+		out.Passthrough = true
+		return out, nil
+	}
+	if why := noHooks(l, e, words); why != "" {
+		out.Notes = []string{"codex: " + why + "; its hooks are not installed"}
+		if headless(words) && words.Has("--json", "--experimental-json") {
+			out.Stdout = adapters.Stream
+		}
+		return out, nil
+	}
+	out.Args = append(append(slices.Clone(l.Args[:at+1]), flags(l, e)...), l.Args[at+1:]...)
+	if e.Socket != "" {
+		out.SetEnv = map[string]string{"AEP_HOOK_SOCKET": e.Socket}
+	}
+	return out, nil
+}
+
+func headless(w adapters.Line) bool { return slices.Contains([]string{"exec", "e"}, w.Word()) }
+
+// noHooks says why no hook of ours would run; "" is that they will.
+func noHooks(l adapters.Launch, e adapters.Endpoint, w adapters.Line) string {
+	if len(e.Helper) == 0 {
+		return "there is nothing for hooks to report to"
+	}
+	if w.Has("--remote") {
+		return "the session is a remote app server's"
+	}
+	if slices.Contains(w.Flags["--disable"], "hooks") {
+		return "--disable hooks"
+	}
+	for _, kv := range slices.Concat(w.Flags["-c"], w.Flags["--config"]) {
+		key, value, _ := strings.Cut(kv, "=")
+		switch key = strings.TrimSpace(key); {
+		case key == "hooks" || strings.HasPrefix(key, "hooks."):
+			return "the command line has hooks of its own (-c " + key + "), which ours would replace"
+		case key == "features.hooks" && strings.TrimSpace(value) == "false":
+			return "-c features.hooks=false"
+		}
+	}
+	if l.ReadFile == nil {
+		return ""
+	}
+	for _, f := range []struct{ path, table, key, value, says string }{
+		{path.Join(home(l), "config.toml"), "features", "hooks", "false", "your config.toml disables hooks (features.hooks)"},
+		{"/etc/codex/requirements.toml", "", "allow_managed_hooks_only", "true", "policy allows managed hooks only (allow_managed_hooks_only)"},
+	} {
+		if raw, err := l.ReadFile(f.path); err == nil && setting(string(raw), f.table, f.key) == f.value {
+			return f.says
+		}
+	}
+	return ""
+}
+
+// home is where Codex keeps its files.
+func home(l adapters.Launch) string {
+	if d, _ := l.Getenv("CODEX_HOME"); d != "" {
+		return d
+	}
+	return path.Join(l.Home, ".codex")
+}
+
+// setting reads one plain value of a TOML file: that of a key in a table, as it
+// is written. It knows no more of TOML than that.
+func setting(raw, table, key string) (value string) {
+	in := ""
+	for line := range strings.Lines(raw) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+		if t, ok := strings.CutPrefix(strings.TrimSpace(line), "["); ok {
+			in = strings.Trim(t, "[] \t")
+			continue
+		}
+		k, v, ok := strings.Cut(line, "=")
+		k = strings.TrimSpace(k)
+		if in != "" {
+			k = in + "." + k
+		}
+		if ok && k == strings.TrimPrefix(table+"."+key, ".") {
+			value = strings.TrimSpace(v)
+		}
+	}
+	return value
+}
+
+// ---- hooks
+
+type hooked struct {
+	name      string
+	timeout   int64 // seconds
+	onRequest bool  // only for who asks for it in AEP_HOOKS
+}
+
+// installed are the hooks that are installed. Codex cuts those of SessionEnd
+// and Interrupt off after three seconds, whatever is written here.
+var installed = []hooked{
+	{"SessionStart", 10, false}, {"SessionEnd", 3, false}, {"UserPromptSubmit", 10, false}, {"Stop", 10, false}, {"Interrupt", 3, false},
+	{"PreToolUse", 10, false}, {"PostToolUse", 10, false}, {"PermissionRequest", holdSeconds, false},
+	{"SubagentStart", 10, false}, {"SubagentStop", 10, false}, {"PostCompact", 10, false},
+	{"PreModelRequest", 10, true},
+}
+
+// holdSeconds is how long Codex lets a request be held. The wrapper's own hold
+// is far shorter, for the dialog is not shown meanwhile.
+const holdSeconds = 24 * 60 * 60
+
+// flags are the words that install the hooks.
+func flags(l adapters.Launch, e adapters.Endpoint) (out []string) {
+	var trusted []string
+	for _, h := range installed {
+		if h.onRequest && !l.Wants(h.name) {
+			continue
+		}
+		command := e.HelperCommand(h.name)
+		line := `hooks.` + h.name + `=[{hooks=[{type="command",command=` + quoted(command) + `,timeout=` + itoa(h.timeout) + `}]}]`
+		out = append(out, "-c", line)
+		trusted = append(trusted, quoted(`/<session-flags>/config.toml:`+hook.Snake(h.name)+`:0:0`)+`={trusted_hash=`+quoted(hash(h, command))+`}`)
+	}
+	return append(out, "-c", "hooks.state={"+strings.Join(trusted, ",")+"}")
+}
+
+// hash is what Codex knows a hook by: the SHA-256 of its canonical JSON.
+func hash(h hooked, command string) string {
+	sum := sha256.Sum256(event.AppendValue(nil, map[string]any{
+		"event_name": hook.Snake(h.name),
+		"hooks":      []any{map[string]any{"async": false, "command": command, "timeout": h.timeout, "type": "command"}},
+	}))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// quoted is a string in TOML, which reads JSON's as its own.
+func quoted(s string) string { return string(event.AppendValue(nil, s)) }
+
+func itoa(n int64) string { return string(event.AppendValue(nil, n)) }
