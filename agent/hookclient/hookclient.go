@@ -120,7 +120,7 @@ func (c *call) send(payload io.Reader) {
 func (c *call) closeWrite() {
 	raw, err := c.SyscallConn()
 	if err == nil {
-		_ = raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), syscall.SHUT_WR) })
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_WR) })
 	}
 }
 

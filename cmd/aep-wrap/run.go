@@ -155,6 +155,7 @@ type launch struct {
 	tails   map[string]*agent.Tail
 
 	sinks    []agent.Sink
+	join     func() // sees to it that the per-user collector runs; may be nil
 	stopSink func()
 	waits    func() string // why the sink did not take everything
 }
@@ -222,6 +223,9 @@ func (l *launch) run() error {
 		}
 	}
 	l.announce()
+	if l.join != nil {
+		go l.join() // beside the agent's own start
+	}
 	l.mu.Lock()
 	l.running = true
 	l.mu.Unlock()
@@ -497,8 +501,7 @@ func (l *launch) makeSink() error {
 		j := a.newJoiner(func(line string) { l.trouble("%s", line) })
 		c.Client = j.client()
 		c.MinWait = 50 * time.Millisecond
-		// At once, and beside the agent's own start.
-		go j.join()
+		l.join = j.join
 	} else {
 		name = sinkName(a.cfg.Collector)
 		c.Client = e.client()
