@@ -28,25 +28,6 @@ func started(name string, more ...Fact) []Fact {
 	return append([]Fact{Key("session_id"), Object("client", Const("name", name)), Str("trigger", "source"), Text("cwd", "cwd")}, more...)
 }
 
-func TestCodex(t *testing.T) {
-	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"codex.json"}, Adapter: vendor(Vocabulary{
-		Vendor: "codex", Session: "session_id", Run: "turn_id",
-		Rows: map[string]Row{
-			"SessionStart":      Emit("session.started", started("codex", Str("gen_ai.request.model", "model"))...),
-			"UserPromptSubmit":  Emit("run.started", Key("turn_id"), Const("trigger", "user"), Text("prompt", "prompt")),
-			"Stop":              Emit("run.finished", Key("turn_id")),
-			"Interrupt":         Emit("run.cancelled", Key("turn_id"), Const("by", "user")),
-			"PreToolUse":        Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input")),
-			"PostToolUse":       Emit("tool.completed", Tool("tool_name", "tool_use_id"), Content("result", "tool_response")),
-			"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")),
-			"SubagentStart":     Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
-			"SubagentStop":      Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
-			"PreCompact":        Nothing("session.compacted fires once, at PostCompact"),
-			"PostCompact":       Emit("session.compacted", Str("trigger", "trigger")),
-		},
-	})})
-}
-
 func TestQwen(t *testing.T) {
 	todo := func(typ string) Row {
 		return Switch("phase", map[string]Row{"validation": Nothing("told once it is written")}, Emit(typ, Subject("todo_id"), Pair("todo_id")))
