@@ -67,6 +67,7 @@ func (f *Filter) Text(dst io.Writer, src io.Reader) error {
 	h := f.Pipe.hider(everything)
 	line := 1
 	var buf []byte
+	whole := 0 // the end of buf's last whole line
 	flush := func(n int) error {
 		if n <= 0 {
 			return nil
@@ -82,6 +83,7 @@ func (f *Filter) Text(dst io.Writer, src io.Reader) error {
 			return err
 		}
 		buf = append(buf[:0], buf[n:]...)
+		whole = max(0, whole-n)
 		return nil
 	}
 	timer := time.NewTimer(idle)
@@ -95,9 +97,12 @@ func (f *Filter) Text(dst io.Writer, src io.Reader) error {
 				}
 				return readErr
 			}
+			if k := bytes.LastIndexByte(c, '\n'); k >= 0 {
+				whole = len(buf) + k + 1
+			}
 			buf = append(buf, c...)
 			for len(buf) >= window {
-				n := settled(buf)
+				n := settled(buf[:whole])
 				if n == 0 && len(buf) < longest {
 					break
 				}
@@ -112,7 +117,7 @@ func (f *Filter) Text(dst io.Writer, src io.Reader) error {
 			}
 			timer.Reset(idle)
 		case <-timer.C:
-			if err := flush(settled(buf)); err != nil {
+			if err := flush(settled(buf[:whole])); err != nil {
 				return err
 			}
 		}
@@ -129,14 +134,14 @@ func (f *Filter) explain(s string, line int, spans []span) {
 	}
 }
 
-// settled is how much of buf can be judged without what follows: whole lines,
-// less those at the end with which something begins that is not at its end.
-func settled(buf []byte) int {
-	n := bytes.LastIndexByte(buf, '\n') + 1
+// settled is how much of these lines can be judged without what follows: all
+// but those at the end with which something begins that is not at its end.
+func settled(lines []byte) int {
+	n := len(lines)
 	if n == 0 {
 		return 0
 	}
-	s := string(buf[max(0, n-holding):n])
+	s := string(lines[max(0, n-holding):])
 	if hold := heldFrom(s); hold >= 0 {
 		return n - len(s) + hold
 	}
