@@ -94,6 +94,7 @@ func leaveCopier(from, to int) error {
 // ShimMain is the shim's main. The result is its exit code, which nobody
 // reads.
 func ShimMain(args []string) int {
+	_ = os.WriteFile("/proc/self/comm", []byte("aep-wrap-shim"), 0) // else it is called "exe"
 	if len(args) == 2 && args[1] == copyWord {
 		closeInherited()
 		carry(0, 1)
@@ -163,6 +164,7 @@ func (s *shim) run() int {
 	// What a hangup or a stray kill sends must not end the one process that
 	// everything here hangs on. Signals with a handler are at their default in
 	// the agent; those that we were started with ignored stay ignored there.
+	ignored := ignoring()
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if !ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)

@@ -45,6 +45,7 @@ type caught struct {
 // every child.
 func catch(sigs ...os.Signal) *caught {
 	c := &caught{ch: make(chan os.Signal, 64), cont: make(chan os.Signal, 1)}
+	ignored := ignoring()
 	for _, s := range sigs {
 		if !ignored(s) {
 			signal.Notify(c.ch, s)

@@ -12,8 +12,9 @@ import (
 // systemSignals are what this system adds to passedOn.
 var systemSignals = []os.Signal{syscall.SIGIO, syscall.SIGEMT}
 
-// ignored says whether this process ignores s, as far as Go tells.
-func ignored(s os.Signal) bool { return signal.Ignored(s) }
+// ignoring gives a function that says whether this process ignores a signal,
+// as far as Go tells.
+func ignoring() func(os.Signal) bool { return signal.Ignored }
 
 // stopSelf stops this process as sig would, or its group; false is that nobody
 // would continue it. Go gives no way back to a signal's default here, so the

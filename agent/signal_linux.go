@@ -14,18 +14,18 @@ import (
 // systemSignals are what this system adds to passedOn.
 var systemSignals = []os.Signal{syscall.SIGIO, syscall.SIGPWR, syscall.SIGSTKFLT}
 
-// ignored says whether this process ignores s. The kernel is asked too: of the
-// job signals Go tells nothing until they are subscribed to.
-func ignored(s os.Signal) bool {
-	if signal.Ignored(s) {
-		return true
-	}
+// ignoring gives a function that says whether this process ignored a signal
+// when it was called. The kernel is asked too: of the job signals Go tells
+// nothing until they are subscribed to.
+func ignoring() func(os.Signal) bool {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, rest, _ := bytes.Cut(status, []byte("\nSigIgn:\t"))
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	mask, err := strconv.ParseUint(string(line), 16, 64)
-	n, ok := s.(syscall.Signal)
-	return err == nil && ok && mask&(1<<(n-1)) != 0
+	mask, _ := strconv.ParseUint(string(line), 16, 64)
+	return func(s os.Signal) bool {
+		n, ok := s.(syscall.Signal)
+		return ok && mask&(1<<(n-1)) != 0 || signal.Ignored(s)
+	}
 }
 
 // The dispositions that setAction sets.
@@ -55,7 +55,7 @@ func setAction(sig syscall.Signal, how byte) (restore func()) {
 // may be another thread that takes it, later than this returns.
 func stopSelf(sig syscall.Signal, group bool) (restore func(), ok bool) {
 	restore = func() {}
-	if sig != syscall.SIGSTOP && !ignored(sig) {
+	if sig != syscall.SIGSTOP && !ignoring()(sig) {
 		restore = setAction(sig, sigDefault)
 	}
 	pid := os.Getpid()

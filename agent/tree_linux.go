@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -162,18 +163,21 @@ func reapStrangers() (stop func()) {
 	go func() {
 		defer close(gone)
 		since := map[procID]time.Time{}
-		pause := 50 * time.Millisecond
+		behind, pause := 0, 50*time.Millisecond
 		for {
-			if endedChild() {
-				reapOnce(since, patience)
-			}
+			pid := reapFirst(patience)
 			var again <-chan time.Time
-			if endedChild() { // somebody's, or too young
-				again = time.After(pause)
-				pause = min(2*pause, 5*time.Second)
-			} else {
+			if pid == 0 {
 				clear(since)
-				pause = 50 * time.Millisecond
+				behind, pause = 0, 50*time.Millisecond
+			} else {
+				// Somebody's, or too young, and others may stand behind it. Who waits
+				// for it does so at once, as a rule; only then are all looked at.
+				if pid == behind {
+					reapOnce(since, patience)
+				}
+				behind, again = pid, time.After(pause)
+				pause = min(2*pause, 5*time.Second)
 			}
 			select {
 			case <-ch:
@@ -190,11 +194,30 @@ func reapStrangers() (stop func()) {
 	}
 }
 
-// endedChild says whether any child has ended and was not taken yet.
-func endedChild() bool {
+// endedChild is a child that has ended and was not taken yet, or 0.
+func endedChild() int {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo != 0
+	if err != nil || info.Signo == 0 {
+		return 0
+	}
+	// si_pid comes first in the union, which is aligned as a pointer is.
+	at := unsafe.Offsetof(info.Code) + unsafe.Sizeof(uintptr(0))
+	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), at)))
+}
+
+// reapFirst takes strangers for as long as the kernel names one first, and
+// gives the child that it names instead.
+func reapFirst(patience time.Duration) int {
+	ours.Lock()
+	defer ours.Unlock()
+	for {
+		pid := endedChild()
+		if pid == 0 || patience > 0 || ours.pids[pid] || heldPids()[pid] {
+			return pid
+		}
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+	}
 }
 
 // reapOnce takes the strangers that have been over for patience.
