@@ -84,7 +84,7 @@ func (sc *scan) nameAt(start, end int) {
 	p.n = sc.names.of(p.id, "")
 	if p.n.grade == noName || p.n.grade == weak {
 		if w := sc.wordBefore(p.begin); w != "" {
-			if n := sc.names.of(p.id, w); n.grade > p.n.grade {
+			if n := sc.names.of(p.id, w); n.grade > p.n.grade || notKey[w] && strings.EqualFold(p.id, "key") {
 				p.n = n
 			}
 		}
@@ -173,6 +173,15 @@ func (sc *scan) assigned(p *place) {
 				}
 				break
 			}
+		}
+	}
+	if j > i { // Unseal Key 1: x, password #2: x
+		k := j
+		if at(s, k) == '#' {
+			k++
+		}
+		if e := runOf(s, k, digit); e > k && e-k <= 3 && (at(s, e) == ':' || at(s, e) == '=') {
+			j = e
 		}
 	}
 	p.sepAt = j
@@ -388,6 +397,9 @@ func (sc *scan) valueAt(p *place, i int) {
 	if p.sep == equalQ || p.sep == commaS || p.sep == orS {
 		return
 	}
+	if sc.wrapped(p, i) {
+		return
+	}
 	switch at(s, i) {
 	case '[', '(':
 		if hasFold(s, i, "[redacted") {
@@ -412,6 +424,42 @@ func (sc *scan) valueAt(p *place, i int) {
 		}
 	}
 	sc.bare(p, i)
+}
+
+// wrappers make a value of the string that they are given.
+var wrappers = set(`byte bytes from string str b64decode decode decodestring frombase64string fernet secretkeyspec some ok secret secretstr
+	securestring secretstring unhexlify fromhex literal plaintext hex tobytes newbytes utf8 encode sha256 md5 new_from_slice quote escape`)
+
+// wrapped: []byte("x"), Buffer.from('x'), Some("x"): the string is the value.
+func (sc *scan) wrapped(p *place, i int) bool {
+	s := sc.s
+	k := i
+	if strings.HasPrefix(s[k:], "[]") {
+		k += 2
+	}
+	if hasFold(s, k, "new ") {
+		k += 4
+	}
+	e := k
+	for e < len(s) && e-k < 64 && (isWord(s[e]) || s[e] == '.' || s[e] == ':') {
+		e++
+	}
+	if e == k || at(s, e) != '(' {
+		return false
+	}
+	fn := s[k:e]
+	if d := strings.LastIndexAny(fn, ".:"); d >= 0 {
+		fn = fn[d+1:]
+	}
+	if !inFold(wrappers, fn) {
+		return false
+	}
+	b, end, q, ok := sc.quoted(skipBlank(s, e+1))
+	if !ok {
+		return false
+	}
+	sc.judge(p, b, end, q)
+	return true
 }
 
 // ended: the quote before i closes a string rather than opens one.
@@ -755,7 +803,9 @@ func (sc *scan) quotedValue(p *place, start, end int, q byte) {
 			k++
 		}
 		j := skipBlank(s, k)
-		if at(s, j) == '+' || at(s, j) == '.' && q == '\'' || at(s, j) == '\\' && eol(s, j) > 0 {
+		if m := runBackslash(s, k); q == '\'' && m > k && at(s, m) == '\'' && at(s, m+1) == '\'' {
+			j = m + 1 // 'it'\''s'
+		} else if at(s, j) == '+' || at(s, j) == '.' && q == '\'' || at(s, j) == '\\' && eol(s, j) > 0 {
 			if at(s, j) == '\\' {
 				j = eol(s, j)
 			} else {
@@ -784,6 +834,13 @@ func (sc *scan) quotedValue(p *place, start, end int, q byte) {
 		sc.hide(b, e, p.rule())
 		end, q = e, q2
 	}
+}
+
+func runBackslash(s string, i int) int {
+	for i < len(s) && s[i] == '\\' {
+		i++
+	}
+	return i
 }
 
 // commaValue: is "name", "value" a pair rather than a list of words?
@@ -840,6 +897,9 @@ func (sc *scan) judge(p *place, start, end int, q byte) bool {
 		return false
 	}
 	n := &p.n
+	if n.kind == userPass && n.grade == weak && !n.compound && strings.EqualFold(p.id, "pass") && sc.besideUser(p.begin) {
+		n.grade, n.kind = firm, plain
+	}
 	if n.quantity && n.grade == floor && runOf(t, 0, digit|dot|under) == len(t) {
 		return false
 	}
@@ -866,7 +926,7 @@ func (sc *scan) judge(p *place, start, end int, q byte) bool {
 		case workingDir:
 			hide = !isPath(t) && !isURL(t)
 		default:
-			hide = len(t) >= 4 && !isPath(t) && !isURL(t) && !hasFold(t, 0, "ssh-") && !hasFold(t, 0, "-----begin pub") && !hasFold(t, 0, "-----begin cert")
+			hide = len(t) >= 3 && !isPath(t) && !isURL(t) && !hasFold(t, 0, "ssh-") && !hasFold(t, 0, "-----begin pub") && !hasFold(t, 0, "-----begin cert")
 		}
 	case weak:
 		switch n.kind {
@@ -892,6 +952,13 @@ func (sc *scan) judge(p *place, start, end int, q byte) bool {
 		sc.spans[len(sc.spans)-1].mark = quote + SecretMarker + quote
 	}
 	return true
+}
+
+// besideUser: a user's name stands shortly before i.
+func (sc *scan) besideUser(i int) bool {
+	s := sc.s[max(0, i-80):i]
+	k := strings.LastIndex(s, "user")
+	return k >= 0 && strings.IndexByte(s[k:], '}') < 0
 }
 
 func lastWordIsAuth(id string) bool { return len(id) >= 4 && strings.EqualFold(id[len(id)-4:], "auth") }

@@ -10,7 +10,7 @@ import "strings"
 func (sc *scan) quoted(i int) (start, end int, q byte, ok bool) {
 	s := sc.s
 	j := i
-	for j < len(s) && j-i < 2 && (isLetter(s[j]) && strings.IndexByte("rRbBfFuUL", s[j]) >= 0 || s[j] == '@' || s[j] == '$' || s[j] == '&') {
+	for j < len(s) && j-i < 2 && (isLetter(s[j]) && strings.IndexByte("rRbBfFuUL", s[j]) >= 0 || s[j] == '@' || s[j] == '$' || s[j] == '&' && at(s, j+1) == '"') {
 		j++
 	}
 	q, n, next := quoteAt(s, j)
@@ -382,7 +382,14 @@ func (sc *scan) bare(p *place, i int) {
 		sc.judge(p, i, last, 0)
 		return
 	}
-	sc.judge(p, i, end, 0)
+	if sc.judge(p, i, end, 0) && p.n.kind == numeric && p.n.plural { // recovery codes: a, b, c
+		for at(s, end) == ',' {
+			b := skipBlank(s, end+1)
+			if end = sc.bareEnd(p, b); end == b || !sc.judge(p, b, end, 0) {
+				return
+			}
+		}
+	}
 }
 
 // typeEnd: after "name: " comes a type and "=": where the value begins, or 0.
@@ -578,7 +585,7 @@ func (sc *scan) more(p *place, v string, end int) int {
 		}
 		e := runOf(s, b, lower|upper|digit)
 		w := s[b:e]
-		if c := at(s, e); w == "" || c != 0 && !isSpace(c) && c != '"' && c != '\'' && c != '\\' && c != '<' && c != ',' || inFold(proseWords, w) || inFold(codeWords, w) || isLiteral(w) {
+		if c := at(s, e); w == "" || c != 0 && !isSpace(c) && c != '"' && c != '\'' && c != '\\' && c != '<' && c != ',' || p.n.kind != phrase && (inFold(proseWords, w) || inFold(codeWords, w) || isLiteral(w)) {
 			return end
 		}
 		last = e

@@ -38,6 +38,7 @@ type operand struct {
 	words string // the subcommand; "" the command itself
 	n     int    // 0: the last
 	needs string // an option that must stand among the words
+	hints string // one of these must be part of a word
 	take  take
 }
 
@@ -70,7 +71,14 @@ var commands = []command{
 	{names: []string{"clickhouse-client", "influx", "couchbase-cli", "cypher-shell", "vsql", "snowsql", "beeline", "cqlsh", "nzsql", "ncftp", "ncftpget"}, options: map[string]take{"-p": secretArg}},
 	{names: []string{"vault"}, after: []operand{{words: "login", n: 1, take: secretArg}, {words: "unseal", n: 1, take: secretArg}}},
 	{names: []string{"npm", "yarn", "pnpm"}, after: []operand{{words: "token revoke", n: 1, take: secretArg}}},
-	{names: []string{"composer"}, after: []operand{{words: "config github-oauth.github.com", n: 1, take: secretArg}}},
+	{names: []string{"composer", "poetry"}, after: []operand{{words: "config", hints: "token oauth http-basic bearer", take: secretArg}}},
+	{names: []string{"bundle"}, after: []operand{{words: "config", take: userColon}}},
+	{names: []string{"cargo"}, after: []operand{{words: "login", n: 1, take: secretArg}}},
+	{names: []string{"dotnet"}, when: "push", options: map[string]take{"-k": secretArg}},
+	{names: []string{"nuget", "nuget.exe"}, after: []operand{{words: "setapikey", n: 1, take: secretArg}}},
+	{names: []string{"twine"}, when: "upload", options: map[string]take{"-p": secretArg}},
+	{names: []string{"aws"}, when: "SecureString", options: map[string]take{"--value": secretArg}},
+	{names: []string{"ansible-vault"}, after: []operand{{words: "encrypt_string", n: 1, take: secretArg}}},
 	{names: []string{"ngrok"}, after: []operand{{words: "authtoken", n: 1, take: secretArg}, {words: "add-authtoken", n: 1, take: secretArg}}},
 	{names: []string{"gh", "glab"}, options: map[string]take{"-b": secretArg}},
 	{names: []string{"psexec", "psexec.exe", "psexec64.exe"}, options: map[string]take{"-p": secretArg}},
@@ -162,6 +170,12 @@ func (sc *scan) commandAt(c *command, start, end int) {
 				}
 				b := t[i].start + n
 				e := t[i].end
+				if q, m, _ := quoteAt(s, b); q != 0 && m > 0 { // -p\"x y\" inside a string
+					if bb, ee, q, ok := sc.quoted(b); ok {
+						sc.take(k, bb, ee, q)
+					}
+					break
+				}
 				if (s[b] == '"' || s[b] == '\'') && e > b+1 {
 					q := s[b]
 					b++
@@ -186,7 +200,7 @@ func (sc *scan) operand(t []token, o operand) {
 	s := sc.s
 	i := 1
 	for _, w := range strings.Fields(o.words) {
-		for i < len(t) && s[t[i].start:t[i].end] != w {
+		for i < len(t) && !strings.EqualFold(s[t[i].start:t[i].end], w) {
 			i++
 		}
 		if i == len(t) {
@@ -204,6 +218,17 @@ func (sc *scan) operand(t []token, o operand) {
 			return
 		}
 	}
+	if o.hints != "" {
+		ok := false
+		for _, x := range t[1:] {
+			for h := range strings.FieldsSeq(o.hints) {
+				ok = ok || strings.Contains(s[x.start:x.end], h)
+			}
+		}
+		if !ok {
+			return
+		}
+	}
 	n := 0
 	for ; i < len(t); i++ {
 		w := s[t[i].start:t[i].end]
@@ -211,11 +236,21 @@ func (sc *scan) operand(t []token, o operand) {
 			continue
 		}
 		n++
-		if o.n == n || o.n == 0 && i == len(t)-1 && n >= 2 {
+		if o.n == n || o.n == 0 && n >= 2 && lastOperand(s, t[i+1:]) {
 			sc.take(o.take, t[i].start, t[i].end, t[i].q)
 			return
 		}
 	}
+}
+
+// lastOperand: only options follow.
+func lastOperand(s string, rest []token) bool {
+	for _, x := range rest {
+		if x.end > x.start && s[x.start] != '-' {
+			return false
+		}
+	}
+	return true
 }
 
 // take hides what an argument holds.
@@ -422,6 +457,13 @@ func (sc *scan) tokens(i int) {
 	}
 }
 
+func skipBlankBack(s string, i int) int {
+	for i > 0 && isBlank(s[i-1]) {
+		i--
+	}
+	return i
+}
+
 // stdinAt: the secret is given on standard input: echo x | docker login
 // --password-stdin, … <<< x, a here-document.
 func (sc *scan) stdinAt(start, end int) {
@@ -430,6 +472,10 @@ func (sc *scan) stdinAt(start, end int) {
 		return
 	}
 	lineE := lineEndIn(s, end, 512)
+	encoded := s[start:end] == "base64" // only user:password is one
+	if encoded && at(s, skipBlankBack(s, start)-1) != '|' {
+		return
+	}
 	// … <<< 'x'
 	if k := strings.Index(s[end:lineE], "<<<"); k >= 0 {
 		k = skipBlank(s, end+k+3)
@@ -524,7 +570,9 @@ func (sc *scan) stdinAt(start, end int) {
 			if v == "" || isReference(v, q) || v == "%s" || v == `%s\n` || strings.HasPrefix(v, "$") && q != '\'' || strings.HasPrefix(v, "`") {
 				continue
 			}
-			if c := strings.IndexByte(v, ':'); c > 0 && strings.Contains(s[b:lineE], "chpasswd") {
+			if c := strings.IndexByte(v, ':'); encoded && (c < 1 || c == len(v)-1 || strings.IndexByte(v, ' ') >= 0 || isURL(v)) {
+				continue
+			} else if c > 0 && (encoded || strings.Contains(s[b:lineE], "chpasswd")) {
 				if isReference(v[c+1:], q) {
 					continue
 				}

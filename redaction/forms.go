@@ -242,6 +242,9 @@ func isExpression(v, rest string) bool {
 			segments++
 			continue
 		}
+		if v[i] == '!' && i+1 < len(v) && (v[i+1] == '(' || v[i+1] == '[') { // format!(…)
+			return true
+		}
 		if v[i] == '!' && (i+1 == len(v) || v[i+1] == '.') {
 			i++
 			if i == len(v) {

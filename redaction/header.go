@@ -319,8 +319,23 @@ func (sc *scan) cookiesAt(p *place, i int) {
 	}
 	switch at(s, i) {
 	case '[':
-		if b, e, _, ok := sc.quoted(skipBlank(s, i+1)); ok {
+		k := i + 1
+		for n := 0; n < 64; n++ {
+			for k < len(s) && (isSpace(s[k]) || s[k] == ',') {
+				k++
+			}
+			if at(s, k) == '{' { // [{"name": "sid", "value": "x"}]
+				sc.cookieObjects(k)
+				return
+			}
+			b, e, _, ok := sc.quoted(k)
+			if !ok {
+				break
+			}
 			sc.cookieText(p, b, e)
+			k = e + p.slashesOf(s, e) + 1
+		}
+		if k > i+1 {
 			return
 		}
 		i++
@@ -404,6 +419,30 @@ func (sc *scan) cookieText(p *place, start, end int) {
 			}
 		}
 		i = e + 1
+	}
+}
+
+// cookieObjects hides the values of cookies that are objects.
+func (sc *scan) cookieObjects(i int) {
+	s := sc.s
+	for limit := min(len(s), i+4096); i < limit && s[i] != ']'; i++ {
+		if s[i] != 'v' && s[i] != 'V' || !hasFold(s, i, "value") || isWord(at(s, i-1)) {
+			continue
+		}
+		k := i + 5
+		if _, _, next := quoteAt(s, k); next > k {
+			k = next
+		}
+		k = skipBlank(s, k)
+		if c := at(s, k); c != ':' && c != '=' {
+			continue
+		}
+		if b, e, q, ok := sc.quoted(skipBlank(s, k+1)); ok {
+			if !isReference(s[b:e], q) {
+				sc.hideValue(b, e, ruleCookie)
+			}
+			i = e
+		}
 	}
 }
 

@@ -256,6 +256,8 @@ stripped:
 	case last == "otp", last == "totp", last == "pin" && (k == 1 || prev != "gpio"), last == "cvv", last == "cvc",
 		last == "code" && (credCodes[prev] || k == 1 && credCodes[before]):
 		n.grade, n.kind = weak, numeric
+	case last == "codes" && (credCodes[prev] || k == 1 && credCodes[before]):
+		n.grade, n.kind, n.plural = weak, numeric, true
 	case last == "psk", last == "sessid", last == "jsessionid", last == "phpsessid":
 		n.grade = firm
 	case last == "jwt", last == "bearer", last == "pat", last == "sid", last == "sas", last == "seed", last == "webhook",

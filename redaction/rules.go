@@ -17,7 +17,7 @@ type Rule struct {
 // operator's values, homes, personal data.
 func Rules() []*Rule {
 	all := []*Rule{
-		ruleNamed, ruleKey, ruleOption, ruleCommand, ruleStdin, ruleTag, ruleAuthorization, ruleBearer, ruleBasic, ruleCookie,
+		ruleNamed, ruleKey, ruleOption, ruleCommand, ruleCall, ruleStdin, ruleTag, ruleAuthorization, ruleBearer, ruleBasic, ruleCookie,
 		ruleURLUser, ruleQuery, ruleHook, rulePEM, rulePEM64, rulePutty, ruleJWT, ruleJWK, ruleKube, rulePgpass, ruleSQL, ruleCrypt,
 		ruleDiscord, ruleVaultOld,
 	}
@@ -46,6 +46,9 @@ var (
 	ruleCommand = &Rule{ID: "secret.command", What: "an argument that its program takes for a credential",
 		Yes: []string{"curl -u bob:«hunter2» https://x.test", "mysql -u root -p'«hunter2»' db", "sshpass -p «x1y2z3» ssh h", "docker login -u u -p «hunter2»", `["curl","-u","a:«b1»"]`, "redis-cli -a «hunter2» ping", "htpasswd -b f u «hunter2»", "openssl enc -pass pass:«x1»"},
 		No:  []string{"docker run -p 8080:80 x", "mkdir -p a/b", "mysql -u root -p db", "ssh -p 2222 h", "curl -u \"$U:$P\" x", "ps -u root"}}
+	ruleCall = &Rule{ID: "secret.call", What: "the password among the arguments of a call that logs in",
+		Yes: []string{"s.login('bob', '«hunter22»')", `req.SetBasicAuth("bob", "«hunter22»")`, "get(u, auth=('bob', '«pass1234»'))", `new mysqli("h", "root", "«r00tpw»", "db")`, `getConnection(url, "root", "«r00tpw»")`},
+		No:  []string{"login(user, password)", "login('bob', pw)", "auth=(user, token)", "req.SetBasicAuth(u, p)"}}
 	ruleStdin = &Rule{ID: "secret.stdin", What: "a credential given on standard input",
 		Yes: []string{"echo «hunter2» | docker login --password-stdin", "echo 'u:«pw1»' | chpasswd", "sudo -S id <<< '«hunter2»'"},
 		No:  []string{"cat pw | docker login --password-stdin", "echo \"$PW\" | sudo -S id"}}

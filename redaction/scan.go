@@ -112,6 +112,7 @@ func triggers() []trigger {
 	}
 	all = append(all, shapeTriggers()...)
 	all = append(all, commandTriggers()...)
+	all = append(all, callTriggers()...)
 	all = append(all, placeTriggers...)
 	return all
 }
@@ -129,7 +130,7 @@ var nameLiterals = []string{
 // any.
 var follows = map[string]string{
 	"pass": "wpckd", "pwd": "", "pw": "d", "key": "sc", "auth": "o", "cred": "es", "cookie": "s", "sid": "", "sessid": "", "otp": "", "pin": "",
-	"psk": "", "phrase": "s", "jwt": "", "pat": "", "code": "", "sas": "", "seed": "p", "webhook": "", "cvv": "", "cvc": "", "community": "",
+	"psk": "", "phrase": "s", "jwt": "", "pat": "", "code": "s", "sas": "", "seed": "p", "webhook": "", "cvv": "", "cvc": "", "community": "",
 	"words": "", "hash": "", "mnemonic": "", "bearer": "t",
 }
 

@@ -218,10 +218,32 @@ func shapeTriggers() []trigger {
 					return
 				}
 				sc.hide(b, runOf(s, e, sh.body), r)
+				if sh.id == "aws-key-id" {
+					sc.awsSecretAfter(e)
+				}
 			}})
 		}
 	}
 	return all
+}
+
+// awsSecretAfter: the 40 characters that go with an access key id stand soon
+// after it, in a CSV or on a line.
+func (sc *scan) awsSecretAfter(i int) {
+	s := sc.s
+	limit := min(len(s), i+120)
+	for k := i; k < limit; {
+		if !is(s[k], base64std) {
+			k++
+			continue
+		}
+		e := runOf(s[:min(len(s), k+64)], k, base64std)
+		if v := s[k:e]; len(v) == 40 && runOf(v, 0, hexa) < 40 && changes(v) >= 8 && at(s, e) != '=' {
+			sc.hideValue(k, e, shapeRules[0])
+			return
+		}
+		k = e
+	}
 }
 
 func allSame(v string) bool {

@@ -1,6 +1,65 @@
 package redaction
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// calls take a user's name and a password as their arguments, without naming
+// them: which of the arguments is the password, counted from 1.
+var calls = map[string]int{
+	"login(": 2, "basicauth(": 2, "basic_auth(": 2, "auth=(": 2, "auth = (": 2, ".auth(": 2, "authenticate(": 2, "networkcredential(": 2, "credentials(": 2,
+	"passwordtoken(": 2, "passwordcredential(": 2, "passwordcredentials(": 2, "mysqli(": 3, "mysqli_connect(": 3, "mysql_connect(": 3, " pdo(": 3, "getconnection(": 3,
+	"withcredentials(": 2, "plainauth(": 3, "signin(": 2, "sign_in(": 2, "jwt.sign(": 2, "jwt.encode(": 2, "jwt.verify(": 2, "createhmac(": 2, "hmac.new(": 1,
+}
+
+func callTriggers() []trigger {
+	var all []trigger
+	for _, c := range slices.Sorted(maps.Keys(calls)) {
+		all = append(all, trigger{c, func(sc *scan, start, end int) { sc.callAt(end, calls[c]) }})
+	}
+	return all
+}
+
+// callAt hides the n-th argument of the call whose arguments begin at i, if
+// that and those before it are strings.
+func (sc *scan) callAt(i, n int) {
+	s := sc.s
+	for arg := 1; ; arg++ {
+		i = skipBlank(s, i)
+		b, e, q, ok := sc.quoted(i)
+		if !ok || e-b > 200 {
+			// A variable or a constant in front of the password is no matter.
+			k := runOf(s, i, word|dot)
+			if at(s, i) == '{' { // an object in place
+				if c := strings.IndexByte(s[i:min(len(s), i+200)], '}'); c > 0 {
+					k = i + c + 1
+				}
+			}
+			if arg == n || k == i || k-i > 200 {
+				return
+			}
+			i = skipBlank(s, k)
+		} else {
+			if arg == n {
+				if v := s[b:e]; len(v) >= 4 && !isReference(v, q) && !isURL(v) && strings.IndexByte(v, '/') < 0 {
+					sc.hideValue(b, e, ruleCall)
+				}
+				return
+			}
+			i = e
+			for at(s, i) == '\\' {
+				i++
+			}
+			i = skipBlank(s, i+1)
+		}
+		if at(s, i) != ',' {
+			return
+		}
+		i++
+	}
+}
 
 // placeTriggers are the places that no name of a value announces.
 var placeTriggers = []trigger{
@@ -36,6 +95,8 @@ var placeTriggers = []trigger{
 	{"--stdin", (*scan).stdinAt},
 	{"sudo -s", (*scan).stdinAt},
 	{"chpasswd", (*scan).stdinAt},
+	{"secret put ", (*scan).stdinAt}, {"secret set ", (*scan).stdinAt}, {"secrets set ", (*scan).stdinAt}, {"secrets add ", (*scan).stdinAt},
+	{"base64", (*scan).stdinAt},
 	{"$2a$", (*scan).cryptAt}, {"$2b$", (*scan).cryptAt}, {"$2y$", (*scan).cryptAt}, {"$2x$", (*scan).cryptAt},
 	{"$1$", (*scan).cryptAt}, {"$5$", (*scan).cryptAt}, {"$6$", (*scan).cryptAt}, {"$7$", (*scan).cryptAt}, {"$y$", (*scan).cryptAt},
 	{"$apr1$", (*scan).cryptAt}, {"$argon2", (*scan).cryptAt}, {"$pbkdf2", (*scan).cryptAt}, {"$scrypt$", (*scan).cryptAt},

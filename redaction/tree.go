@@ -120,7 +120,7 @@ var pairValues = set(`value val v default content secret data defaultvalue defau
 
 // pairName judges {"name": "DB_PASSWORD", "value": …} by its name.
 func pairName(m map[string]any, sc *scan) name {
-	for _, k := range [...]string{"name", "key", "Name", "Key", "field", "param", "parameter", "parameterName", "variable", "env", "header", "id", "type", "label", "k"} {
+	for _, k := range [...]string{"name", "key", "Name", "Key", "field", "param", "parameter", "parameterName", "variable", "keyName", "env", "header", "id", "type", "label", "k"} {
 		if s, ok := m[k].(string); ok && len(s) < maxName && s != "" {
 			if n := sc.names.of(s, ""); n.grade >= firm || n.grade == weak && k != "type" && k != "id" {
 				return n
