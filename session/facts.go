@@ -22,6 +22,7 @@ func draftFacts(d *event.Draft) (f facts) {
 		f.kind, f.via = str(d.Fields, "kind"), str(d.Fields, "via")
 		f.options = optionIDs(member(d.Fields, "options"))
 		f.form = formSpec(member(d.Fields, "fields"))
+		f.link = d.Link
 	}
 	return f
 }

@@ -263,7 +263,19 @@ func (s *Session) linked(link event.Link, ok func(*tool) bool) (found *tool) {
 	return found
 }
 
-func (s *Session) requestTool(d *event.Draft, _ *facts) bool { return s.open(d, nil) }
+// requestTool: some runtimes ask first, and tell of the tool when it may run
+// or is refused. Its cause is then the request.
+func (s *Session) requestTool(d *event.Draft, f *facts) bool {
+	s.st.requests.all(func(_ string, r *request) bool {
+		l := r.link
+		if r.tool == "" && l.Tool != "" && l.Tool == f.tool && (l.Args == "" || f.args == "" || l.Args == f.args) {
+			setCause(d, r.id)
+			return false
+		}
+		return true
+	})
+	return s.open(d, nil)
+}
 
 // endTool: a call has one outcome. A permission that waits for a tool that
 // came to its outcome was settled in the agent's own screen.

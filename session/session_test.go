@@ -340,6 +340,20 @@ func TestBind(t *testing.T) {
 0:5 tool.completed (Bash) <- tool.requested@0:1 {"tool":{"call_id":"c1","name":"Bash"}}`,
 		},
 		{
+			name:    "a tool that is told of after it was asked for belongs to the request that looks like it",
+			batches: [][]event.Draft{{say("attention.requested", permission, options("allow", "deny"), subject("Bash"), link("Bash", ls))}, {say("attention.requested", permission, options("allow", "deny"), subject("Bash"), link("Bash", "other"))}, {say("tool.requested", call("Bash", "c1"), args(ls))}, {say("tool.completed", call("Bash", "c1"), after(3))}, {say("tool.requested", call("Bash", "c2"), args(ls))}, {say("tool.completed", call("Bash", "c2"))}},
+			want: `
+0:0 session.started
+0:1 attention.requested (Bash) notice {"kind":"permission","options":[{"id":"allow","label":"allow"},{"id":"deny","label":"deny"}]}
+0:2 attention.requested (Bash) notice {"kind":"permission","options":[{"id":"allow","label":"allow"},{"id":"deny","label":"deny"}]}
+0:3 tool.requested (Bash) <- attention.requested@0:1 {"args_digest":"` + event.Digest(ls) + `","tool":{"call_id":"c1","name":"Bash"}}
+0:4 attention.answered (attention.requested@0:1) <- attention.requested@0:1 {"answer":{"option":"allow"},"via":"oob"}
+0:5 attention.resolved (attention.requested@0:1) <- attention.answered@0:4 {"latency_ms":3000,"resolution":"answered"}
+0:6 tool.completed (Bash) <- tool.requested@0:3 {"tool":{"call_id":"c1","name":"Bash"}}
+0:7 tool.requested (Bash) {"args_digest":"` + event.Digest(ls) + `","tool":{"call_id":"c2","name":"Bash"}}
+0:8 tool.completed (Bash) <- tool.requested@0:7 {"tool":{"call_id":"c2","name":"Bash"}}`,
+		},
+		{
 			name:    "a local yes is known by the tool having run",
 			batches: [][]event.Draft{{say("tool.requested", call("Bash", "c1"), args(ls))}, {say("attention.requested", permission, options("allow", "deny"), link("Bash", ls))}, {say("tool.completed", call("Bash", "c1"), after(3))}, {say("attention.resolved", pair("c1"), meta("resolution", "dismissed"))}},
 			want: `

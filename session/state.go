@@ -60,10 +60,11 @@ type tool struct {
 }
 
 type request struct {
-	id      string // event id of attention.requested
-	pair    string // the vendor's key
-	tool    string // event id of the tool it is about
-	call    string // that tool's call id
+	id      string     // event id of attention.requested
+	pair    string     // the vendor's key
+	tool    string     // event id of the tool it is about
+	call    string     // that tool's call id
+	link    event.Link // what that tool looks like, while it was not yet requested
 	kind    string
 	options []string
 	form    []event.FormField
@@ -130,9 +131,10 @@ type facts struct {
 	kind             string // attention.requested
 	options          []string
 	form             []event.FormField
-	via              string // attention.answered
-	about            *tool  // the tool that the event is about
-	bound            bool   // from a draft: about is all there is to know
+	via              string     // attention.answered
+	link             event.Link // attention.requested
+	about            *tool      // the tool that the event is about
+	bound            bool       // from a draft: about is all there is to know
 }
 
 func readFacts(typ string, data json.RawMessage) (f facts) {
@@ -200,6 +202,9 @@ var effects = map[string]func(*State, *event.Header, facts){
 		}
 		st.past.del(key) // a call id used again after one
 		st.tools.put(key, t)
+		if r, ok := st.requests.get(h.Cause); ok && r.tool == "" {
+			r.tool, r.call, t.asked = t.id, t.call, true
+		}
 	},
 	"tool.completed": func(st *State, h *event.Header, f facts) { st.progress(h.Run); st.endTool(h, f) },
 	"tool.denied":    func(st *State, h *event.Header, f facts) { st.progress(h.Run); st.endTool(h, f) },
@@ -224,6 +229,8 @@ var effects = map[string]func(*State, *event.Header, facts){
 		if t != nil {
 			t.asked = true
 			r.tool, r.call = t.id, t.call
+		} else {
+			r.link = f.link
 		}
 		st.requests.put(h.ID, r)
 	},
