@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,24 +17,126 @@ import (
 // already admitted.
 type trusted struct{}
 
-// admitted says whether a request comes from the local socket, or shows the
-// token. Without a token everyone who can reach a loopback address may watch
-// and emit; commands need more, on any binding.
-func (c *Collector) admitted(r *http.Request) bool {
-	if *c.token.Load() == "" || r.Context().Value(trusted{}) != nil {
-		return true
+// Role is what a token allows; roles add up.
+type Role uint8
+
+// The roles.
+const (
+	Emit    Role = 1 << iota // send events
+	Watch                    // read streams, the roster and metrics
+	Control                  // send commands
+	AllRoles = Emit | Watch | Control
+)
+
+var roleNames = [...]string{"emit", "watch", "control"}
+
+func (r Role) String() string {
+	var names []string
+	for i, n := range roleNames {
+		if r&(1<<i) != 0 {
+			names = append(names, n)
+		}
 	}
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		return c.isToken(strings.TrimSpace(token))
-	}
-	// Browsers' EventSource cannot set a header (AEP-0003 §8.1).
-	return c.isToken(r.URL.Query().Get("access_token"))
+	return strings.Join(names, ",")
 }
 
-// isToken compares in constant time, whatever the lengths.
-func (c *Collector) isToken(presented string) bool {
-	a, b := sha256.Sum256([]byte(presented)), sha256.Sum256([]byte(*c.token.Load()))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+// ParseRole reads roles with commas between them.
+func ParseRole(s string) (Role, error) {
+	var r Role
+	for name := range strings.SplitSeq(s, ",") {
+		i := slices.Index(roleNames[:], strings.TrimSpace(name))
+		if i < 0 {
+			return 0, fmt.Errorf("%q: want one or more of emit, watch and control, with commas between them", clip(name))
+		}
+		r |= 1 << i
+	}
+	return r, nil
+}
+
+// Token is a bearer token and what it allows.
+type Token struct {
+	Value string
+	Roles Role
+}
+
+// ParseTokens reads a file of tokens: a line has a token, a space and its
+// roles; # begins a comment. An error names the line and never the token.
+func ParseTokens(text []byte) ([]Token, error) {
+	var out []Token
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if line, _, _ = strings.Cut(line, "#"); strings.TrimSpace(line) == "" {
+			continue
+		}
+		words := strings.Fields(line)
+		if len(words) != 2 {
+			return nil, fmt.Errorf("line %d: want a token, a space, and its roles, such as emit,watch", n)
+		}
+		for _, c := range words[0] {
+			if c <= ' ' || c > '~' {
+				return nil, fmt.Errorf("line %d: want a token of visible ASCII characters", n)
+			}
+		}
+		roles, err := ParseRole(words[1])
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if slices.ContainsFunc(out, func(t Token) bool { return t.Value == words[0] }) {
+			return nil, fmt.Errorf("line %d: this token stands twice", n)
+		}
+		out = append(out, Token{words[0], roles})
+	}
+	return out, nil
+}
+
+// admittance is the tokens as they are compared.
+type admittance []struct {
+	sum   [sha256.Size]byte
+	roles Role
+}
+
+func admittanceOf(tokens []Token) *admittance {
+	a := make(admittance, 0, len(tokens))
+	for _, t := range tokens {
+		if t.Value != "" {
+			a = append(a, struct {
+				sum   [sha256.Size]byte
+				roles Role
+			}{sha256.Sum256([]byte(t.Value)), t.Roles})
+		}
+	}
+	return &a
+}
+
+// roles compares with every token, in a time that says nothing of any.
+func (a admittance) roles(presented string) (r Role) {
+	sum := sha256.Sum256([]byte(presented))
+	for i := range a {
+		same := subtle.ConstantTimeCompare(sum[:], a[i].sum[:])
+		r |= Role(same) * a[i].roles
+	}
+	return r
+}
+
+// allowed is what a request's sender may do: everything by the local socket,
+// whose file mode has admitted it; what the token says, where there are
+// tokens; and to watch and emit where there are none, for then only loopback
+// is served. Commands need a proof of who sends them, on any binding (AEP-0004
+// §4.1).
+func (c *Collector) allowed(r *http.Request) Role {
+	if r.Context().Value(trusted{}) != nil {
+		return AllRoles
+	}
+	tokens := *c.tokens.Load()
+	if len(tokens) == 0 {
+		return Emit | Watch
+	}
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return tokens.roles(strings.TrimSpace(token))
+	}
+	// Browsers' EventSource and WebSocket cannot set a header (AEP-0003 §8.1).
+	return tokens.roles(r.URL.Query().Get("access_token"))
 }
 
 // connContext marks a unix socket's connections.

@@ -19,10 +19,12 @@ import (
 
 // Config is what an endpoint is made of.
 type Config struct {
-	// Token admits on network addresses, as a bearer. Without one a loopback
-	// address is open to watch and emit. A unix socket is trusted by its file
-	// mode alone.
-	Token string
+	// Token admits on network addresses, as a bearer, to everything; Tokens
+	// are others, each with its roles. Without any a loopback address is open
+	// to watch and emit, and takes no commands. A unix socket is trusted by its
+	// file mode alone.
+	Token  string
+	Tokens []Token
 
 	// Origins are the web origins, besides our own, whose pages may use the
 	// endpoint: "https://watch.example".
@@ -55,7 +57,7 @@ type Collector struct {
 
 	inFlight atomic.Int64 // bytes of bodies being read
 	ready    atomic.Bool
-	token    atomic.Pointer[string]
+	tokens   atomic.Pointer[admittance]
 	started  time.Time
 
 	// draining is closed when open streams have to end.
@@ -63,6 +65,11 @@ type Collector struct {
 	drainOnce sync.Once
 
 	local  atomic.Int64 // open connections on unix sockets
+	claims claims
+	open   sockets
+	pace   pace
+	look   *inspector
+	stats  http.HandlerFunc // of /metrics
 	active atomic.Int64 // when something last came in, Unix nanoseconds
 
 	routes map[string]route
@@ -70,8 +77,18 @@ type Collector struct {
 
 // route is what one path answers.
 type route struct {
-	open    bool // without a token
-	methods map[string]http.HandlerFunc
+	methods map[string]method
+}
+
+// method is how a path answers one method, and who may ask: those who have one
+// of the roles, or everybody where there is none.
+type method struct {
+	roles Role
+	serve http.HandlerFunc
+}
+
+func get(roles Role, serve http.HandlerFunc) route {
+	return route{map[string]method{"GET": {roles, serve}}}
 }
 
 // New makes an endpoint. It serves nothing yet.
@@ -91,25 +108,37 @@ func New(cfg Config) *Collector {
 		started:  time.Now(),
 		draining: make(chan struct{}),
 	}
-	c.SetToken(cfg.Token)
 	c.hub = newHub(c.limits)
+	c.look = newInspector(c.log)
+	c.hub.report = c.look.report
+	c.stats = c.metrics()
+	c.SetTokens(append([]Token{{cfg.Token, AllRoles}}, cfg.Tokens...))
 	c.routes = map[string]route{
-		"/events":          {methods: map[string]http.HandlerFunc{"GET": c.discovery, "POST": c.ingest}},
-		"/.well-known/aep": {methods: map[string]http.HandlerFunc{"GET": c.discovery}},
-		"/stream":          {methods: map[string]http.HandlerFunc{"GET": c.stream}},
-		"/healthz":         {open: true, methods: map[string]http.HandlerFunc{"GET": c.healthz}},
-		"/readyz":          {open: true, methods: map[string]http.HandlerFunc{"GET": c.readyz}},
+		"/events": {map[string]method{"GET": {AllRoles, c.discovery}, "POST": {Emit, c.ingest}}},
+		"/.well-known/aep": get(AllRoles, c.discovery),
+		"/stream":          get(Watch, c.stream),
+		"/socket":          get(AllRoles, c.socket),
+		"/healthz":         get(0, c.healthz),
+		"/readyz":          get(0, c.readyz),
+		"/metrics":         get(Watch, func(w http.ResponseWriter, r *http.Request) { c.stats(w, r) }),
 	}
 	for path, serve := range pages() {
-		c.routes[path] = route{open: true, methods: map[string]http.HandlerFunc{"GET": serve}}
+		c.routes[path] = get(0, serve)
 	}
 	c.touch()
 	return c
 }
 
-// SetToken replaces the token that network addresses ask for. Streams that are
-// open stay open.
-func (c *Collector) SetToken(t string) { c.token.Store(&t) }
+// SetTokens replaces the tokens that network addresses ask for. Connections
+// that are open stay open. An endpoint that asked for one never stops asking:
+// no tokens then admit nobody.
+func (c *Collector) SetTokens(tokens []Token) {
+	a := admittanceOf(tokens)
+	if old := c.tokens.Load(); len(*a) == 0 && old != nil && len(*old) > 0 {
+		a = &admittance{{}}
+	}
+	c.tokens.Store(a)
+}
 
 // Handler serves the endpoint's paths.
 func (c *Collector) Handler() http.Handler { return http.HandlerFunc(c.serve) }
@@ -126,11 +155,11 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, problem{Error: "not-found", Detail: "the endpoint's paths are /events, /stream, /healthz and /"})
 		return
 	}
-	method := r.Method
-	if method == http.MethodHead && r.URL.Path != "/stream" {
-		method = http.MethodGet
+	asked := r.Method
+	if asked == http.MethodHead && r.URL.Path != "/stream" {
+		asked = http.MethodGet
 	}
-	serve, ok := rt.methods[method]
+	how, ok := rt.methods[asked]
 	if !ok {
 		var methods []string
 		for m := range rt.methods {
@@ -147,29 +176,47 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusMethodNotAllowed, problem{Error: "method-not-allowed", Allow: methods})
 		return
 	}
-	if !rt.open && !c.admitted(r) {
-		h.Set("WWW-Authenticate", `Bearer realm="aep"`)
-		c.refuse(w, http.StatusUnauthorized, problem{Error: "unauthorized",
-			Detail: "send the endpoint's token: Authorization: Bearer TOKEN"})
-		return
+	if how.roles != 0 {
+		switch may := c.allowed(r); {
+		case may == 0:
+			h.Set("WWW-Authenticate", `Bearer realm="aep"`)
+			c.refuse(w, http.StatusUnauthorized, problem{Error: "unauthorized",
+				Detail: "send the endpoint's token: Authorization: Bearer TOKEN"})
+			return
+		case may&how.roles == 0:
+			c.refuse(w, http.StatusForbidden, problem{Error: "forbidden",
+				Detail: fmt.Sprintf("this token allows %v; %s %s wants %v", may, r.Method, r.URL.Path, how.roles)})
+			return
+		}
 	}
-	serve(w, r)
+	how.serve(w, r)
 }
 
 // discovery serves the document of AEP-0003 §3.4. It declares what is served,
 // and no more.
-func (c *Collector) discovery(w http.ResponseWriter, _ *http.Request) {
+func (c *Collector) discovery(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{
-		"aep":       []string{event.Version},
-		"role":      "collector",
-		"endpoints": map[string]string{"events": "/events", "stream": "/stream"},
-		"capabilities": map[string]any{
-			"filters":      []string{"attr-match"},
-			"replay":       map[string]any{"buffer": c.limits.SessionEvents, "all": true},
-			"capture":      []string{"none", "metadata", "redacted", "full"},
-			"experimental": map[string]any{},
-		},
+		"aep":          []string{event.Version},
+		"role":         "collector",
+		"endpoints":    map[string]string{"events": "/events", "stream": "/stream", "socket": "/socket"},
+		"capabilities": c.capabilities(c.allowed(r)),
 	})
+}
+
+// capabilities are what who has these roles may depend on (AEP-0003 §4).
+func (c *Collector) capabilities(may Role) map[string]any {
+	caps := map[string]any{
+		"filters":      []string{"attr-match"},
+		"replay":       map[string]any{"buffer": c.limits.SessionEvents, "all": true},
+		"capture":      []string{"none", "metadata", "redacted", "full"},
+		"roster":       map[string]any{},
+		"experimental": map[string]any{},
+	}
+	if may&Control != 0 {
+		// Commands are routed; the endpoint itself is no target.
+		caps["control"] = map[string]any{"accepts": []string{}}
+	}
+	return caps
 }
 
 // health is what /healthz tells; the counts go to who may watch.
@@ -188,7 +235,7 @@ type health struct {
 
 func (c *Collector) healthz(w http.ResponseWriter, r *http.Request) {
 	h := health{OK: true}
-	if c.admitted(r) {
+	if c.allowed(r)&Watch != 0 {
 		c.hub.mu.Lock()
 		sessions, events, bytes, consumers := len(c.hub.store.sessions), c.hub.store.events, c.hub.store.bytes, len(c.hub.consumers)
 		c.hub.mu.Unlock()
@@ -222,7 +269,7 @@ func (c *Collector) check(l net.Listener) error {
 		return nil
 	}
 	switch {
-	case *c.token.Load() == "":
+	case len(*c.tokens.Load()) == 0:
 		return fmt.Errorf("collector: %s can be reached from other machines: set a token, or listen on 127.0.0.1", addr)
 	case c.cfg.TLS == nil && !c.cfg.BehindProxy:
 		return fmt.Errorf("collector: %s can be reached from other machines: give a TLS certificate and key, say that a proxy ends TLS, or listen on 127.0.0.1", addr)
@@ -250,6 +297,7 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 		}
 	}
 	c.touch()
+	go c.look.run()
 	c.ready.Store(true)
 
 	ended := make(chan error, len(listeners))
@@ -270,6 +318,7 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.Drain)
 	defer cancel()
 	var wg sync.WaitGroup
+	wg.Go(func() { c.open.drain(timeout) })
 	for _, s := range servers {
 		wg.Go(func() {
 			if s.Shutdown(timeout) != nil {
@@ -278,6 +327,7 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 		})
 	}
 	wg.Wait()
+	c.look.close()
 	return err
 }
 
@@ -299,7 +349,7 @@ func (c *Collector) wait(ctx context.Context, ended <-chan error) error {
 			}
 			return fmt.Errorf("collector: %w", err)
 		case <-tick:
-			if c.local.Load() > 0 || c.hub.watching() > 0 {
+			if c.local.Load() > 0 || c.open.count() > 0 || c.hub.watching() > 0 {
 				c.touch()
 			}
 			if time.Since(time.Unix(0, c.active.Load())) >= c.cfg.IdleExit {

@@ -21,11 +21,16 @@ type hub struct {
 
 	limits Limits
 	counts counts
+
+	// report is told, under the lock, what was found about an event that was
+	// taken in all the same.
+	report func(rule string, it *item)
 }
 
-// counts are told by /healthz to who may watch.
+// counts are told by /healthz and /metrics to who may watch.
 type counts struct {
 	received atomic.Int64 // events taken in
+	posted   atomic.Int64 // of them by POST
 	refused  atomic.Int64 // requests or events refused
 	dropped  atomic.Int64 // debug and info events that a slow consumer missed
 	cut      atomic.Int64 // streams ended because a consumer was too slow
@@ -34,6 +39,11 @@ type counts struct {
 func newHub(l Limits) *hub {
 	h := &hub{store: newStore(l), behind: map[*consumer]struct{}{}, limits: l}
 	h.store.evicted = h.missed
+	h.store.found = func(rule string, it *item) {
+		if h.report != nil {
+			h.report(rule, it)
+		}
+	}
 	return h
 }
 
@@ -49,6 +59,7 @@ type consumer struct {
 	ceiling event.Level
 	live    bool          // goes on after the replay
 	wake    chan struct{} // holds a token when there is something to do
+	ready   func()        // called instead, under the lock, where there is one
 	cut     func()        // ends a write under way; called under the lock
 	at      int           // index in hub.consumers
 
@@ -61,6 +72,7 @@ type consumer struct {
 	open   map[*buffer]*span // the same by buffer
 	notes  []exhausted
 
+	gone bool // unsubscribed
 	lost bool // missed an event that it must not miss: the stream has to end
 }
 
@@ -86,7 +98,9 @@ type resume struct {
 
 // subscribe registers a consumer with the history it asks for.
 func (h *hub) subscribe(c *consumer, from []resume, all bool) {
-	c.wake = make(chan struct{}, 1)
+	if c.ready == nil {
+		c.wake = make(chan struct{}, 1)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.at = len(h.consumers)
@@ -126,6 +140,7 @@ func (h *hub) unsubscribe(c *consumer) {
 	h.consumers = h.consumers[:last]
 	delete(h.behind, c)
 	c.queue, c.spans, c.open, c.cut = nil, nil, nil, nil
+	c.gone, c.behind = true, false
 }
 
 // hurry gives every consumer's write that is under way a last moment: the
@@ -155,6 +170,10 @@ func (c *consumer) read(s *span) {
 }
 
 func (c *consumer) signal() {
+	if c.ready != nil {
+		c.ready()
+		return
+	}
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -270,7 +289,10 @@ const (
 func (h *hub) next(c *consumer, into []*item) ([]*item, state) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.lost {
+	switch {
+	case c.gone:
+		return into, waiting
+	case c.lost:
 		return into, lost
 	}
 	if into = c.flush(into); len(into) > 0 {

@@ -50,7 +50,9 @@ func (c *Collector) ingest(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, status, p)
 		return
 	}
+	c.hub.counts.posted.Add(int64(len(items)))
 	c.hub.publish(items)
+	c.look.look(items)
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -161,6 +163,10 @@ func (c *Collector) parse(body []byte, lines bool) (items []*item, status int, p
 		number++
 		if line = bytes.TrimSpace(line); len(line) > 0 || !lines {
 			it, status, p := c.parseLine(line)
+			if status == 0 && isCommand(it.Type) {
+				status, p = http.StatusForbidden, problem{Error: "unauthorized", Rule: "control-binding", Section: "AEP-0004 §4.1",
+					Detail: it.Type + ": commands are taken only on the authenticated WebSocket, not over POST"}
+			}
 			if status != 0 {
 				index := len(items)
 				p.Line, p.Index = number, &index
@@ -192,6 +198,8 @@ func countLines(body []byte) int {
 	return n
 }
 
+// parseLine reads one event, on whatever binding it came. A status other than
+// 0 refuses it.
 func (c *Collector) parseLine(line []byte) (*item, int, problem) {
 	if len(line) > c.limits.Line {
 		return nil, http.StatusRequestEntityTooLarge, problem{Error: "payload-too-large", Limit: "line", Max: int64(c.limits.Line),
@@ -205,10 +213,6 @@ func (c *Collector) parseLine(line []byte) (*item, int, problem) {
 			p.Rule, p.Section, p.Detail = v.Rule, v.Section, v.Detail
 		}
 		return nil, http.StatusBadRequest, p
-	}
-	if isCommand(h.Type) {
-		return nil, http.StatusForbidden, problem{Error: "unauthorized", Rule: "control-binding", Section: "AEP-0004 §4.1",
-			Detail: h.Type + ": commands are taken only on the authenticated WebSocket, not over POST"}
 	}
 	return newItem(h, line), 0, problem{}
 }

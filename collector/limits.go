@@ -12,7 +12,9 @@ type Limits struct {
 	From       int   // positions in one from
 	Query      int   // bytes of a request's header, its query included
 
-	Connections int // open connections on network addresses
+	Connections   int // open connections on network addresses
+	Subscriptions int // of one socket
+	Claims        int // sessions that one socket claims
 
 	SessionEvents int   // replay depth of a session: events
 	SessionBytes  int   // and bytes
@@ -23,6 +25,10 @@ type Limits struct {
 	QueueEvents int // events that wait for one live consumer
 	QueueBytes  int // and bytes; beyond them it reads on from the replay buffers
 
+	Hello       time.Duration // until a socket's first frame
+	Ping        time.Duration // between two pings on a socket
+	Silence     time.Duration // how long a socket may be silent
+	Probe       time.Duration // how long an older claim has to answer
 	Heartbeat   time.Duration // between two comments on a quiet stream
 	Stall       time.Duration // how long a consumer may take nothing
 	BodyTimeout time.Duration // to read a request body
@@ -41,7 +47,9 @@ func DefaultLimits() Limits {
 		From:       10_000,
 		Query:      1 << 20,
 
-		Connections: 4096,
+		Connections:   4096,
+		Subscriptions: 256,
+		Claims:        10_000,
 
 		SessionEvents: 10_000,
 		SessionBytes:  16 << 20,
@@ -52,12 +60,16 @@ func DefaultLimits() Limits {
 		QueueEvents: 1024,
 		QueueBytes:  1 << 20,
 
+		Hello:       10 * time.Second,
+		Ping:        30 * time.Second,
+		Silence:     90 * time.Second,
+		Probe:       2 * time.Second,
 		Heartbeat:   20 * time.Second,
 		Stall:       30 * time.Second,
 		BodyTimeout: 30 * time.Second,
 		Header:      10 * time.Second,
 		Idle:        2 * time.Minute,
-		Drain:       5 * time.Second,
+		Drain:       4 * time.Second,
 	}
 }
 
@@ -78,6 +90,12 @@ func (l Limits) withDefaults() Limits {
 	or(&l.From, d.From)
 	or(&l.Query, d.Query)
 	or(&l.Connections, d.Connections)
+	or(&l.Subscriptions, d.Subscriptions)
+	or(&l.Claims, d.Claims)
+	or(&l.Hello, d.Hello)
+	or(&l.Ping, d.Ping)
+	or(&l.Silence, d.Silence)
+	or(&l.Probe, d.Probe)
 	or(&l.SessionEvents, d.SessionEvents)
 	or(&l.SessionBytes, d.SessionBytes)
 	or(&l.Sessions, d.Sessions)

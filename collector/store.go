@@ -25,6 +25,8 @@ type store struct {
 
 	// evicted is told each event that was pushed out.
 	evicted func(*buffer, *item)
+	// found is told what is odd about an event that is taken in.
+	found func(rule string, it *item)
 }
 
 // buffer holds one session's events, ordered by key.
@@ -36,6 +38,7 @@ type buffer struct {
 	late         uint64         // newest arrival that was not put at the end
 	floor        event.Position // the highest position pushed out; nothing at or below it is taken in again
 	hasFloor     bool
+	ended        bool // session.ended is among what it held
 	older, newer *buffer
 }
 
@@ -69,12 +72,24 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 	}
 	if it.Sequenced {
 		if b.hasFloor && !b.floor.Less(it.key.Position) {
+			s.note(ruleLate, it)
 			return false
+		}
+		if b.ended {
+			s.note(ruleAfterEnd, it)
+		}
+		if n := len(b.items); n > 0 && !b.items[n-1].key.Position.Less(it.key.Position) {
+			rule := ruleLate
+			if b.taken(it.key.Position) {
+				rule = ruleTaken
+			}
+			s.note(rule, it)
 		}
 	} else {
 		it.key.Position = b.end()
 	}
 	b.insert(it)
+	b.ended = b.ended || it.Type == "session.ended"
 	b.last = arrival
 	b.bytes += it.cost()
 	s.bytes += it.cost()
@@ -95,6 +110,29 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 		}
 	}
 	return s.seen[h] == it
+}
+
+// What may be odd about an event's place. It is taken in all the same.
+const (
+	ruleLate     = "late-position"     // below the session's newest
+	ruleTaken    = "position-taken"    // another event's
+	ruleAfterEnd = "after-session-end" // legal, and worth knowing
+)
+
+func (s *store) note(rule string, it *item) {
+	if s.found != nil {
+		s.found(rule, it)
+	}
+}
+
+// taken says whether an event with that position is held.
+func (b *buffer) taken(p event.Position) bool {
+	for i := b.after(key{p, math.MaxUint64}) - 1; i >= 0 && b.items[i].key.Position == p; i-- {
+		if b.items[i].Sequenced {
+			return true
+		}
+	}
+	return false
 }
 
 // end is the position behind which an event without one is placed.

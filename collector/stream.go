@@ -105,6 +105,11 @@ func parseFrom(raw []byte, limit int) (from []resume, all bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("from: %w", err)
 	}
+	return readFrom(tree, limit)
+}
+
+// readFrom is parseFrom of what was read already.
+func readFrom(tree any, limit int) (from []resume, all bool, err error) {
 	if tree == "all" {
 		return nil, true, nil
 	}
@@ -222,7 +227,7 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, problem{Error: code, Detail: err.Error()})
 		return
 	}
-	out := newResponse(w, c.limits.Stall)
+	out := newResponse(w, c.limits.Stall, &c.pace)
 	cons := &consumer{filter: sub.filter, ceiling: sub.ceiling, live: sub.live, cut: out.expire}
 	// Registered first: an event that arrives once the client has read our
 	// header is its own.
@@ -292,6 +297,7 @@ func (c *Collector) send(ctx context.Context, cons *consumer, out *response) sta
 		batch = nil
 		select {
 		case <-cons.wake:
+			c.pace.rest()
 		case <-beat.C:
 			if out.write([]byte(": ping\n\n")) != nil {
 				return lost
@@ -347,19 +353,21 @@ type response struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
+	pace  *pace
 
 	mu      sync.Mutex // of the two below: expire comes from another goroutine
 	set     time.Time  // when the deadline was last moved
 	expired bool
 }
 
-func newResponse(w http.ResponseWriter, stall time.Duration) *response {
-	return &response{w: w, rc: http.NewResponseController(w), stall: stall}
+func newResponse(w http.ResponseWriter, stall time.Duration, p *pace) *response {
+	return &response{w: w, rc: http.NewResponseController(w), stall: stall, pace: p}
 }
 
 // write sends p, and whatever the header is still waiting for.
 func (o *response) write(p []byte) error {
 	o.extend()
+	o.pace.wrote()
 	if _, err := o.w.Write(p); err != nil {
 		return err
 	}
@@ -407,13 +415,19 @@ func fail(w http.ResponseWriter, status int, p problem) {
 
 // reply answers with a JSON body.
 func reply(w http.ResponseWriter, status int, v any) {
+	b := encodeJSON(v)
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+}
+
+// encodeJSON is v and a line break.
+func encodeJSON(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(v)
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
-	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes())
+	return b.Bytes()
 }

@@ -213,12 +213,19 @@ func (sc *scan) assigned(p *place) {
 	case '=':
 		switch at(s, j+1) {
 		case '=':
+			if j == i && p.n.upper && !isBlank(at(s, j+2)) && at(s, j+2) != '=' && at(s, j+2) != '"' && at(s, j+2) != '\'' {
+				p.sep, j = equalS, j+1 // PASSWORD==x: it begins with one
+				break
+			}
 			p.sep, j = equalQ, j+2
 			if at(s, j) == '=' {
 				j++
 			}
 		case '~':
-			return
+			if isBlank(at(s, j+2)) {
+				return
+			}
+			p.sep, j = equalS, j+1
 		case '>':
 			p.sep, j = equalS, j+2
 		default:
@@ -273,6 +280,10 @@ func (sc *scan) assigned(p *place) {
 	case '>':
 		if k := p.begin - 1; k >= 0 && (s[k] == '<' || s[k] == ':') {
 			p.sep, j = tagS, j+1
+		}
+	case 0xe2: // arrows
+		if strings.HasPrefix(s[j:], "\u2192") || strings.HasPrefix(s[j:], "\u21d2") {
+			p.sep, j = equalS, j+3
 		}
 	case 0xef: // full-width colon and equals sign
 		if strings.HasPrefix(s[j:], "\uff1a") {
@@ -410,7 +421,7 @@ func (sc *scan) valueAt(p *place, i int) {
 		}
 		return
 	case '{':
-		if at(s, i+1) != '{' {
+		if at(s, i+1) != '{' && (p.closed || !p.tight || p.sep != equalS) {
 			sc.object(p, i)
 			return
 		}

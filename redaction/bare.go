@@ -374,6 +374,13 @@ func (sc *scan) bare(p *place, i int) {
 	if p.sep == colonS && spaced && p.n.grade < floor && isSentence(strings.TrimSpace(v+rest)) && p.n.kind != phrase {
 		return
 	}
+	if p.n.kind == userPass && strings.HasPrefix(rest, " / ") { // bob / password
+		b := skipBlank(s, end+3)
+		if e := sc.bareEnd(p, b); passLike(s[b:e]) && !isReference(s[b:e], 0) && !isPath(s[b:e]) {
+			sc.hideValue(b, e, p.rule())
+		}
+		return
+	}
 	last := sc.more(p, v, end)
 	if last > end {
 		if isReference(v, 0) {

@@ -158,7 +158,7 @@ var (
 
 	// besides are words after the credential's own that do not change what the
 	// value is.
-	besides = set(`value val string str plain plaintext raw new old current confirm confirmation confirmed again
+	besides = set(`value val v string str plain plaintext raw new old current confirm confirmation confirmed again
 		repeat repeated retype data base base64 b64 encoded enc encrypted default backup secondary override local
 		remote ro rw here original real actual temp temporary initial root admin`)
 	stages = set(`prod production dev development test testing live staging stage stg sandbox ci eu us qa uat demo preprod`)

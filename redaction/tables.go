@@ -121,6 +121,7 @@ func (sc *scan) expectAt(start, end int) {
 		for strings.HasSuffix(v, `\r`) || strings.HasSuffix(v, `\n`) {
 			v = v[:len(v)-2]
 		}
+		v = strings.TrimRight(v, "\r\n")
 		if !isReference(v, q) {
 			sc.hideValue(bb, bb+len(v), ruleCommand)
 		}

@@ -134,7 +134,9 @@ func plainView(s string) *view {
 
 // unescapedView decodes the escapes of strings in strings by one level.
 func unescapedView(s string) *view {
-	if !strings.Contains(s, `\n`) && !strings.Contains(s, `\"`) && !strings.Contains(s, `\u00`) && !strings.Contains(s, `\\`) {
+	// Quotes within strings are read as they are; lines and spelt characters
+	// are not.
+	if !strings.Contains(s, `\n`) && !strings.Contains(s, `\r`) && !strings.Contains(s, `\u00`) {
 		return nil
 	}
 	w := viewer{s: s}
