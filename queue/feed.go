@@ -72,6 +72,7 @@ type Feed struct {
 	waiting [severities][]*entry // loose entries that may be shed, oldest first
 	losses  map[lossKey]*Loss
 	idle    []chan struct{} // who waits for everything to be acknowledged
+	since   time.Time       // of the last acknowledgement, or of the first offer since nothing waited
 	orphans []string        // logs of dead owners that are still to be sent
 	active  int             // orphans under way
 	timer   *time.Timer
@@ -286,6 +287,9 @@ func (f *Feed) Offer(it Item) {
 	l := f.laneOf(&it)
 	l.done = false
 	size := int64(len(it.Line))
+	if tail := l.tail(); (tail == nil || !tail.span) && f.window.events+f.loose.events == 0 {
+		f.since = time.Now()
+	}
 	if it.Log.Path == "" || it.Log.Path != l.path {
 		it.Log = Ref{}
 		e := &entry{lane: l, item: it}
@@ -618,6 +622,7 @@ func (f *Feed) Ack(b Batch) error {
 		f.settle(l)
 	}
 	f.stats.Acked += int64(len(b.Items))
+	f.since = time.Now()
 	f.arm()
 	return nil
 }
@@ -722,6 +727,17 @@ func (f *Feed) Drained(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// Waiting is how long what was offered has waited without anything being
+// acknowledged; 0 where nothing waits.
+func (f *Feed) Waiting() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.busy() || f.since.IsZero() {
+		return 0
+	}
+	return time.Since(f.since)
 }
 
 func (f *Feed) busy() bool {

@@ -748,3 +748,37 @@ func BenchmarkBehind(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(lines)), "ns/event")
 }
+
+// How long something waits is told from the last acknowledgement on, whatever
+// is offered meanwhile.
+func TestWaiting(t *testing.T) {
+	root := t.TempDir()
+	f := NewFeed(Options{})
+	defer f.Close()
+	s := newSource(t, root, "s")
+	s.logged(f, 1)
+	if err := f.Attach("a", "s", s.log); err != nil { // a stretch of log to be read
+		t.Fatal(err)
+	}
+	time.Sleep(30 * time.Millisecond)
+	s.logged(f, 3)
+	if w := f.Waiting(); w < 30*time.Millisecond {
+		t.Errorf("waits for %v", w)
+	}
+	for f.Waiting() > 0 {
+		b, err := f.Next(t.Context(), 1, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Ack(b); err != nil {
+			t.Fatal(err)
+		}
+		if w := f.Waiting(); w >= 30*time.Millisecond {
+			t.Fatalf("waits for %v after an acknowledgement", w)
+		}
+	}
+	s.logged(f, 1)
+	if w := f.Waiting(); w <= 0 || w >= 30*time.Millisecond {
+		t.Errorf("waits for %v", w)
+	}
+}

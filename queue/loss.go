@@ -107,7 +107,7 @@ type Stats struct {
 	LooseEvents  int   // in memory, held by no log
 	LooseBytes   int64 //
 	BehindBytes  int64 // in logs, still to be read
-	BehindOwners int   // logs of dead owners that wait for their turn
+	BehindOwners int   // logs of dead owners that are not sent yet, or not for good
 }
 
 func (s *Stats) drop(severity event.Severity, reason string, n int) {
@@ -126,7 +126,7 @@ func (f *Feed) Stats() Stats {
 	s.Sessions = len(f.lanes)
 	s.Events, s.Bytes = f.window.events, f.window.bytes
 	s.LooseEvents, s.LooseBytes = f.loose.events, f.loose.bytes
-	s.BehindOwners = len(f.orphans)
+	s.BehindOwners = len(f.orphans) + f.active
 	for _, l := range f.lanes {
 		for _, e := range l.q {
 			if e.span {

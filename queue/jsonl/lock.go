@@ -29,8 +29,9 @@ func (e *ErrOwned) Error() string {
 // gives it up when its process dies, so a lock is never stale, whatever the
 // file says.
 type Lock struct {
-	f    *os.File
-	path string
+	f     *os.File
+	path  string
+	holds bool // the file system has locks
 }
 
 // take locks the file at path. Where the file system has no locks, it gives a
@@ -62,7 +63,7 @@ func take(path, logPath string) (*Lock, string, error) {
 		if err := f.Truncate(0); err == nil {
 			_, _ = f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
 		}
-		return &Lock{f: f, path: path}, "", nil
+		return &Lock{f: f, path: path, holds: true}, "", nil
 	}
 }
 

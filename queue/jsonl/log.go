@@ -69,18 +69,29 @@ func Path(root, agent, session string) string {
 	return filepath.Join(root, SafeName(agent), SafeName(session)+".jsonl")
 }
 
+// ownPatience is how long a session's owner waits for one that only looks
+// whether there is an owner, or that closes what a dead one left.
+const ownPatience = time.Second
+
 // Open opens, or starts, the log of a session and takes its ownership. The
-// error is an *ErrOwned where another process has it.
+// error is an *ErrOwned where another process has it, and keeps it.
 func Open(root, agent, session string) (*Log, error) {
-	return OpenPath(Path(root, agent, session))
+	path := Path(root, agent, session)
+	for deadline := time.Now().Add(ownPatience); ; time.Sleep(20 * time.Millisecond) {
+		l, err := OpenPath(path)
+		if owned := (*ErrOwned)(nil); !errors.As(err, &owned) || time.Now().After(deadline) {
+			return l, err
+		}
+	}
 }
 
-// OpenPath is Open for a log that was found by its path.
+// OpenPath is Open for a log that was found by its path, for whoever does not
+// own the session's process: it does not wait for an owner.
 func OpenPath(path string) (*Log, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("log directory: %w", err)
 	}
-	lk, warning, err := takeOwnership(path)
+	lk, warning, err := take(beside(path, ".lock"), path)
 	if err != nil {
 		return nil, err
 	}
@@ -90,19 +101,6 @@ func OpenPath(path string) (*Log, error) {
 		return nil, fmt.Errorf("log %s: %w", path, err)
 	}
 	return l, nil
-}
-
-// takeOwnership waits a little for an owner that only looks whether there is
-// one (see queue.Feed.Resume).
-func takeOwnership(path string) (lk *Lock, warning string, err error) {
-	for range 6 {
-		lk, warning, err = take(beside(path, ".lock"), path)
-		if owned := (*ErrOwned)(nil); !errors.As(err, &owned) {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return lk, warning, err
 }
 
 // beside is the path of a log's companion.
@@ -185,6 +183,10 @@ func lineStart(r io.ReaderAt, end int64) (int64, error) {
 	}
 	return 0, nil
 }
+
+// Locked says whether the ownership holds: false where the file system has no
+// locks, and another owner would not be noticed.
+func (l *Log) Locked() bool { return l.lock.holds }
 
 // Path is where the log is.
 func (l *Log) Path() string { return l.path }

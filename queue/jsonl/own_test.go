@@ -1,9 +1,13 @@
 package jsonl
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestLastOwn(t *testing.T) {
@@ -62,4 +66,62 @@ func TestLastOwn(t *testing.T) {
 	if _, _, _, _, err := LastOwn(t.TempDir()+"/none.jsonl", Position{ID: "x"}, 100); err == nil {
 		t.Error("no log, and no error")
 	}
+}
+
+func TestLast(t *testing.T) {
+	const (
+		first   = `{"id":"e0","type":"run.started","session":"s","seq":0}` + "\n"
+		last    = `{"id":"e1","type":"run.finished","session":"s","seq":1}` + "\n"
+		command = `{"id":"c","type":"control.cancel","session":"s"}` + "\n"
+	)
+	for name, x := range map[string]struct {
+		log  string
+		max  int64
+		want string
+	}{
+		"the last":         {first + last, 1 << 20, "e1"},
+		"behind a command": {first + command, 1 << 20, "e0"},
+		"half a line":      {first + last + `{"id":"e2","ty`, 1 << 20, "e1"},
+		"only half a line": {`{"id":"e2"`, 1 << 20, ""},
+		"too far back":     {first + strings.Repeat(command, 100), 500, ""},
+		"empty":            {"", 1 << 20, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "s.jsonl")
+			if err := os.WriteFile(path, []byte(x.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, h, ref, ok, err := Last(path, x.max)
+			if err != nil || ok != (x.want != "") || h.ID != x.want {
+				t.Fatalf("%v %v %+v", ok, err, h)
+			}
+			if ok && x.log[ref.Off:ref.End()] != map[string]string{"e0": first, "e1": last}[x.want] {
+				t.Errorf("%+v", ref)
+			}
+		})
+	}
+}
+
+// Who starts while somebody only looks waits for it; who only looks does not.
+func TestOwnersWaitForThoseWhoLook(t *testing.T) {
+	root := t.TempDir()
+	looks, err := OpenPath(Path(root, "a", "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenPath(Path(root, "a", "s")); !errors.As(err, new(*ErrOwned)) {
+		t.Fatalf("got %v", err)
+	}
+	go func() {
+		time.Sleep(200 * time.Millisecond)
+		looks.Close()
+	}()
+	log, err := Open(root, "a", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !log.Locked() {
+		t.Error("a lock that holds nothing")
+	}
+	log.Close()
 }

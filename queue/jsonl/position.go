@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Position is how far a sink has taken a log in: up to and with the event ID
@@ -147,6 +149,29 @@ func LastOwn(path string, p Position, maxBytes int64) (line []byte, h Head, ref 
 		return nil, h, ref, false, err
 	}
 	defer f.Close()
+	return lastOwn(f, path, end, maxBytes)
+}
+
+// Last is LastOwn of the whole log, as far as its lines are whole.
+func Last(path string, maxBytes int64) (line []byte, h Head, ref Ref, ok bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, h, ref, false, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, h, ref, false, err
+	}
+	from := max(0, st.Size()-maxBytes)
+	end, err := lineStart(io.NewSectionReader(f, from, st.Size()-from), st.Size()-from)
+	if err != nil || end == 0 {
+		return nil, h, ref, false, err
+	}
+	return lastOwn(f, path, from+end, maxBytes)
+}
+
+func lastOwn(f *os.File, path string, end, maxBytes int64) (line []byte, h Head, ref Ref, ok bool, err error) {
 	for left := maxBytes; end > 0; {
 		start, err := lineStart(io.NewSectionReader(f, max(0, end-1-left), min(left, end-1)), min(left, end-1))
 		if err != nil {

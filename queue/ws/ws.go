@@ -134,6 +134,7 @@ type Stats struct {
 	InFlight int   // batches that wait for their pong now
 
 	Attempts  int64 // to connect
+	Failed    int64 // tries, and connections, that came to nothing
 	Hellos    int64 // that came to an agreement
 	Returned  int64 // events without a pong when their connection ended: sent again
 	Claims    int64 // events sent again to claim their session
@@ -379,6 +380,9 @@ func (e *Emitter) delay(f *fault, from time.Time) time.Duration {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !f.progress {
+		e.stats.Failed++
+	}
 	if e.flushing > 0 {
 		d = min(d, e.c.MinWait)
 	}
