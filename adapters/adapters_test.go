@@ -46,6 +46,21 @@ func TestGetenv(t *testing.T) {
 	}
 }
 
+func TestProxied(t *testing.T) {
+	for env, want := range map[string]bool{
+		"":                                       false,
+		"HTTPS_PROXY=http://p":                   true,
+		"http_proxy=http://p NO_PROXY=x":         true,
+		"http_proxy=http://p NO_PROXY=x,*":       false,
+		"HTTP_PROXY=http://p no_proxy=127.0.0.1": false,
+		"HTTP_PROXY=http://p no_proxy=localhost": true,
+	} {
+		if got := (Launch{Env: strings.Fields(env)}).Proxied("http://127.0.0.1:1/x"); got != want {
+			t.Errorf("%s: %v", env, got)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	good := Adapter{
 		Name: "x-1", Title: "X", Pinned: "1", Doc: strings.Repeat("word ", 30),

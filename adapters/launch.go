@@ -105,3 +105,29 @@ func (l Launch) Getenv(name string) (string, bool) {
 	}
 	return "", false
 }
+
+// Proxied says whether a runtime that takes the proxy variables at their word
+// would ask a proxy for an address on loopback: NO_PROXY excepts nothing by
+// itself.
+func (l Launch) Proxied(url string) bool {
+	first := func(names ...string) string {
+		for _, n := range names {
+			if v, _ := l.Getenv(n); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	if first("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY") == "" {
+		return false
+	}
+	_, rest, _ := strings.Cut(url, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	bare, _, _ := strings.Cut(host, ":")
+	for _, x := range strings.FieldsFunc(first("no_proxy", "NO_PROXY"), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		if x == "*" || x == host || x == bare {
+			return false
+		}
+	}
+	return true
+}

@@ -477,7 +477,7 @@ func (sc *scan) stdinAt(start, end int) {
 		return
 	}
 	// … <<< 'x'
-	if k := strings.Index(s[end:lineE], "<<<"); k >= 0 {
+	if k := strings.Index(s[end:lineE], "<<<"); k >= 0 && !encoded {
 		k = skipBlank(s, end+k+3)
 		if b, e, q, ok := sc.quoted(k); ok {
 			if !isReference(s[b:e], q) {
@@ -488,7 +488,7 @@ func (sc *scan) stdinAt(start, end int) {
 		}
 		return
 	}
-	if k := strings.Index(s[end:lineE], "<<"); k >= 0 {
+	if k := strings.Index(s[end:lineE], "<<"); k >= 0 && !encoded {
 		k = skipBlank(s, end+k+2)
 		if at(s, k) == '-' {
 			k++

@@ -18,7 +18,7 @@ var (
 		pass passed fail skipped error errors string str text bool boolean int integer number float double bytes byte char object
 		array any buffer uint8array date unknown never symbol bigint varchar secretstr securestring hash dict list tuple map struct
 		pass-through include omit same-origin basic bearer digest oauth oauth2 jwt inherit auto manual interactive prompt stdin ask
-		redacted: readonly writeonly private public protected write read`)
+		redacted: readonly writeonly private public protected write read compat files nis ldap systemd sss`)
 	// codeWords begin an expression in some language.
 	codeWords = set(`iota range return await new function async self this if else yield throw import require typeof not lambda let const
 		var val def func fn static final await: delete instanceof sizeof case switch for while try match select from where
@@ -71,6 +71,9 @@ func isReference(v string, q byte) bool {
 	case '{':
 		return n > 2 && v[n-1] == '}'
 	case '!':
+		if n > 1 && v[1] == '$' {
+			return true
+		}
 		return runOf(v, 1, word|dot|dash) == n && (hasFold(v, 1, "secret") || hasFold(v, 1, "vault") || hasFold(v, 1, "ref") || hasFold(v, 1, "sub") || hasFold(v, 1, "getatt") || hasFold(v, 1, "env") || hasFold(v, 1, "importvalue"))
 	case '`':
 		return n > 2 && v[n-1] == '`' && q == 0
@@ -84,6 +87,11 @@ func isReference(v string, q byte) bool {
 	}
 	for _, p := range [...]string{"op://", "vault:", "arn:aws", "env:", "env://", "sm://", "gcp-secret", "awssm:", "ssm:", "keyring:", "secretref:", "secretkeyref", "file://", "file:/", "@microsoft.keyvault(", "ref+", "enc[", "env.", "process.env", "os.environ", "os.getenv", "system.getenv", "import.meta", "secrets.", "${", "projects/"} {
 		if hasFold(v, 0, p) {
+			return true
+		}
+	}
+	if q == '`' || q == '"' || q == '\'' {
+		if i := strings.Index(v, "${"); i >= 0 && i <= 8 && v[n-1] == '}' && runOf(v, 0, lower|upper|space) == i { // `Basic ${x}`
 			return true
 		}
 	}

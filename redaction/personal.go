@@ -38,6 +38,19 @@ func homes(s, home string, out []span) []span {
 		}
 		i += 5
 	}
+	// Some tools spell a directory as one name: /-home-alice-project.
+	for _, lit := range [...]string{"/-home-", "/-Users-"} {
+		for i := 0; ; {
+			n := strings.Index(s[i:], lit)
+			if n < 0 {
+				break
+			}
+			i += n + len(lit)
+			if e := runOf(s, i, word); e > i && (at(s, e) == '-' || at(s, e) == '/') {
+				out = append(out, span{start: i - len(lit) + 1, end: e, rule: ruleHome})
+			}
+		}
+	}
 	if strings.IndexByte(s, '%') >= 0 {
 		for _, lit := range [...]string{"%2Fhome%2F", "%2FUsers%2F", "%2fhome%2f", "%2fUsers%2f"} {
 			for i := 0; ; {

@@ -106,7 +106,7 @@ var (
 	ruleAgain  = &Rule{ID: "secret.again", What: "a value that was hidden elsewhere in the same event",
 		Yes: []string{"TOKEN=«q1w2e3r4t5»\ncurl h/«q1w2e3r4t5»"}, No: []string{"PASSWORD=${X}\ncurl h/X"}}
 	ruleHome = &Rule{ID: "home", What: "the path of someone's home (§9.4c)", mark: "~",
-		Yes: []string{"cp «/home/alice»/a «/Users/bob»/b", `dir «C:\Users\bob»\x`, "file://«/home/alice»/x"},
+		Yes: []string{"cp «/home/alice»/a «/Users/bob»/b", `dir «C:\Users\bob»\x`, "file://«/home/alice»/x", "projects/«-home-alice»-dev-x/a.jsonl"},
 		No:  []string{"/home", "app/home/index.html", "/home/$USER/x", "https://x.test/home/page"}}
 	ruleEmail = &Rule{ID: "pii.email", What: "an e-mail address (§9.4d)", mark: PIIMarker,
 		Yes: []string{"ask «jane.doe+t@example.co.uk» now", "<«a@b.io»>", "?to=«jane%40example.com»"},

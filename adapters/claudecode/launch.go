@@ -167,7 +167,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 	if e.Socket != "" {
 		out.SetEnv["AEP_HOOK_SOCKET"] = e.Socket
 	}
-	if e.OTLPURL != "" && s.telemetryFree(l) && !proxied(l, e.OTLPURL) {
+	if e.OTLPURL != "" && s.telemetryFree(l) && !l.Proxied(e.OTLPURL) {
 		for _, kv := range telemetryEnv {
 			out.SetEnv[kv[0]] = kv[1]
 		}
@@ -398,35 +398,10 @@ func (s settings) noHTTP(l adapters.Launch, e adapters.Endpoint) string {
 			return "the sandbox sends http hooks through its proxy"
 		}
 	}
-	if proxied(l, e.HookURL) {
+	if l.Proxied(e.HookURL) {
 		return "a proxy is set (HTTP_PROXY) that NO_PROXY does not except 127.0.0.1 from"
 	}
 	return ""
-}
-
-// proxied says whether Claude Code would ask a proxy for an address on
-// loopback: it takes NO_PROXY at its word, and excepts nothing by itself.
-func proxied(l adapters.Launch, url string) bool {
-	first := func(names ...string) string {
-		for _, n := range names {
-			if v, _ := l.Getenv(n); v != "" {
-				return v
-			}
-		}
-		return ""
-	}
-	if first("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY") == "" {
-		return false
-	}
-	_, rest, _ := strings.Cut(url, "://")
-	host, _, _ := strings.Cut(rest, "/")
-	bare, _, _ := strings.Cut(host, ":")
-	for _, x := range strings.FieldsFunc(first("no_proxy", "NO_PROXY"), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
-		if x == "*" || x == host || x == bare {
-			return false
-		}
-	}
-	return true
 }
 
 // telemetryFree says that nobody has a say about telemetry yet: neither the

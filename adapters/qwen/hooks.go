@@ -1,0 +1,111 @@
+package qwen
+
+import (
+	"aep-wrap/adapters"
+	. "aep-wrap/adapters/hook"
+	"aep-wrap/event"
+)
+
+// call is the id that the model gave the call, which every channel knows;
+// tool_use_id is the hooks' own.
+const call = "tool_call_id|tool_use_id"
+
+// hooks is the vocabulary of the hook events.
+var hooks = New(Vocabulary{
+	Vendor:  name,
+	Channel: adapters.Hook,
+	Session: "session_id",
+	Run:     "prompt_id",
+	Step:    "agent_id",
+	Time:    "timestamp",
+	Rows: map[string]Row{
+		"SessionStart": Switch("source", map[string]Row{
+			"compact": Nothing("the session goes on; PostCompact tells of the compaction"),
+			"resume":  Emit("session.started", append(sessionStart, Unnamed)...).Note("each resumption is a fact of its own"),
+		}, Emit("session.started", sessionStart...)),
+		"SessionEnd": Emit("session.ended", Key("session_id"), Const("reason", "normal")).Note("none in headless mode: the process's exit tells it"),
+
+		"UserPromptSubmit": Switch("prompt", map[string]Row{"": Nothing("fired again, with an empty prompt, after each batch of tools")},
+			Emit("run.started", Key("prompt_id"), Const("trigger", "user"), Text("prompt", "submitted_prompt|prompt"))),
+		"Stop":        Emit("run.finished", Key("prompt_id"), Int("gen_ai.usage.input_tokens", "input_tokens"), Text("summary", "last_assistant_message")),
+		"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"), Fault(Fact{}, "error_details")),
+
+		"PreToolUse":  Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input")),
+		"PostToolUse": Emit("tool.completed", Tool("tool_name", call), Content("result", "tool_response"), Dur("duration_ms", "duration_ms")),
+		"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", call),
+			Fault(Enum("type", "is_interrupt", map[string]string{"true": "interrupt"}, "tool_error"), "error"), Dur("duration_ms", "duration_ms")),
+		"PostToolBatch": Each("tool_calls", Switch("status", map[string]Row{
+			"error": SwitchOn("error", refusal("tool_response.error"), map[string]Row{
+				"":     Many(asked, Emit("tool.failed", Tool("tool_name", call), Fault(Word("type", "tool_response.error_type", "tool_error"), "tool_response.error"))),
+				"rule": Many(asked, denied("user_setting")),
+				"mode": Many(asked, denied("runtime")),
+			}, Unmapped),
+			"cancelled": SwitchOn("error", refusal("tool_response.response_parts.0.functionResponse.response.error"), map[string]Row{
+				"rejected": Many(asked, Emit("tool.failed", Tool("tool_name", call), Fault(Const("type", "rejected"), cancelledText))),
+			}, Many(asked, Emit("tool.failed", Tool("tool_name", call), Fault(Const("type", "cancelled"), cancelledText)))),
+		}, Nothing("PostToolUse tells it")), Nothing("no calls")).
+			Note("the only hook that tells of a tool that was not let run, or not able to"),
+
+		"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")).
+			Note("comes before PreToolUse, which fires once the tool may run"),
+
+		"SubagentStart": Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type")),
+		"SubagentStop":  Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type")),
+		"TodoCreated":   todo("progress.task.planned"),
+		"TodoCompleted": todo("progress.task.completed"),
+
+		"PreCompact":  Nothing("session.compacted is told once, at PostCompact"),
+		"PostCompact": Emit("session.compacted", Str("trigger", "trigger")),
+		"Notification": Switch("notification_type", map[string]Row{"permission_prompt": Nothing("PermissionRequest carries it")},
+			Emit("progress.status", Subject("notification_type"), Text("message", "message"))),
+
+		"InstructionsLoaded":  Vendor(Str("memory_type", "memory_type"), Str("load_reason", "load_reason")),
+		"MessageDisplay":      Vendor(Str("message_id", "message_id"), Bool("final", "is_final")),
+		"UserPromptExpansion": Vendor(),
+	},
+})
+
+var sessionStart = []Fact{
+	Key("session_id"),
+	Object("client", Const("name", name)),
+	Str("trigger", "source"),
+	Str("gen_ai.request.model", "model"),
+	Str("permission_mode", "permission_mode"),
+	Text("cwd", "cwd"),
+}
+
+// asked tells the request of a tool that PreToolUse did not fire for; one that
+// was told is told already.
+var asked = Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input"))
+
+func denied(by string) Row { return Emit("tool.denied", Tool("tool_name", call), Const("by", by)) }
+
+const cancelledText = "tool_response.response_parts.0.functionResponse.response.error"
+
+// refusal reads by Qwen Code's own words who kept a tool from running: a rule,
+// the mode (which does not ask in headless runs), or the user in the dialog.
+func refusal(p Path) func(*In) string {
+	own := Begins(p,
+		[2]string{"Qwen Code requires permission to use ", "mode"},
+		[2]string{"[Operation Cancelled] Reason: User did not allow tool call", "rejected"})
+	rule := Within(p, "Matching deny rule: ")
+	return func(in *In) string {
+		w := own(in)
+		if w == "mode" && rule(in) {
+			return "rule"
+		}
+		return w
+	}
+}
+
+// todo: every todo hook fires twice, first for validation.
+func todo(typ string) Row {
+	return Switch("phase", map[string]Row{"validation": Nothing("told once it is written")}, Emit(typ, Subject("todo_id"), Pair("todo_id"), Unnamed,
+		Do("", []adapters.TermField{{Member: "task.title", From: "todo_content", Level: event.Redacted}}, func(in *In, d *event.Draft) bool {
+			if s := in.Str("todo_content"); s != "" {
+				d.Fields = append(d.Fields, event.Text("task", nil))
+				d.Fields = d.Fields[:len(d.Fields)-1]
+			}
+			return true
+		})))
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"aep-wrap/adapters"
+	"aep-wrap/event"
+	"aep-wrap/queue"
+	"aep-wrap/queue/jsonl"
+	"aep-wrap/queue/post"
+	"aep-wrap/queue/ws"
+)
+
+// sink is where a launch's events go beyond the log: a feed, the socket that
+// empties it, and POST where there is no socket. It is an agent.Sink.
+type sink struct {
+	*queue.Feed
+	socket *ws.Emitter
+	name   string        // of the saved positions
+	target post.Config   // the same collector by POST
+	logged func() bool   // a log holds everything that was offered
+	stop   func()        // ends what start started
+	done   chan struct{} // closed when it has ended
+
+	mu     sync.Mutex
+	poster *post.Emitter // of now, or the last
+	tries  int64         // that failed, of the posters before
+}
+
+// lastWord is how long a collector that took nothing for long is given at the
+// end. What it does not take the log holds.
+const lastWord = 100 * time.Millisecond
+
+// makeSink makes the emitter to the configured collector, or to the per-user
+// one, which is started when it does not run. Nothing is sent before start.
+func (l *launch) makeSink() error {
+	a := l.app
+	perUser := a.cfg.Collector == ""
+	if perUser && a.cfg.Listen == off {
+		return nil
+	}
+	s := &sink{name: a.sinkName(), target: a.postConfig(l.log, func(line string) { l.trouble("%s", line) }), done: make(chan struct{})}
+	s.logged = func() bool { return l.logDir != "" && l.road.Stats().Unlogged == 0 }
+	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Log: l.log})
+	var err error
+	s.socket, err = ws.New(ws.Config{
+		URL: s.target.URL, Token: s.target.Token, Client: s.target.Client, MinWait: s.target.MinWait,
+		Agent: l.name, Instance: instance(), Capabilities: l.capabilities,
+		Fallback: s.fallback, Log: l.log,
+	}, s.Feed)
+	if err != nil {
+		return usageError("--collector: %w", err)
+	}
+	l.sink = s
+	return nil
+}
+
+// postConfig is how the configured collector is reached by POST.
+func (a *app) postConfig(log logger, note func(string)) post.Config {
+	e := a.endpoint()
+	c := post.Config{URL: e.Base, Token: e.Token, Log: log}
+	if a.cfg.Collector == "" {
+		c.Client, c.MinWait = a.newJoiner(note).client(), 50*time.Millisecond
+	} else {
+		c.Client = e.client()
+	}
+	return c
+}
+
+// sinkName names the saved positions of the configured collector, beside the
+// logs.
+func (a *app) sinkName() string {
+	if a.cfg.Collector == "" {
+		return "local"
+	}
+	_, host, _ := strings.Cut(a.cfg.Collector, "://")
+	return jsonl.SafeName(host)
+}
+
+// instance tells this process from others of the same agent.
+func instance() string { return fmt.Sprintf("%s/%d", hostname(), os.Getpid()) }
+
+func hostname() string {
+	if host, err := os.Hostname(); err == nil && host != "" {
+		return host
+	}
+	return "localhost"
+}
+
+// start begins to send, beside the agent's own start. It is called once at
+// most, and only for a launch that has a session to tell of: reaching the
+// per-user collector starts it.
+func (s *sink) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	go func() {
+		defer close(s.done)
+		_ = s.socket.Run(ctx) // what it cannot do it has logged, and Stats tells
+	}()
+}
+
+// close ends the sending, and saves how far it came.
+func (s *sink) close() error {
+	if s.stop != nil {
+		s.stop()
+		<-s.done
+	}
+	return s.Feed.Close()
+}
+
+// fallback makes what sends by POST while there is no socket.
+func (s *sink) fallback(f *queue.Feed) (ws.Poster, error) {
+	p, err := post.New(s.target, f)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.poster != nil {
+		s.tries += s.poster.Stats().Retries
+	}
+	s.poster = p
+	return p, nil
+}
+
+// failed counts the tries that came to nothing, and says whether the last one
+// did, as far as is known.
+func (s *sink) failed() (tries int64, down bool) {
+	st := s.socket.Stats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tries = st.Failed + s.tries
+	down = st.State == ws.Retrying
+	if s.poster != nil {
+		p := s.poster.Stats()
+		tries += p.Retries
+		down = down || st.State == ws.Posting && p.State == post.Retrying
+	}
+	return tries, down
+}
+
+// Flush waits until everything has arrived, as long as that is to be expected.
+// Where the log holds everything, the time that the collector took nothing in
+// counts as waited already, and one that could not be reached has one more try.
+func (s *sink) Flush(ctx context.Context) error {
+	if s.logged() {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, max(flushTime-s.Waiting(), lastWord))
+		defer cancel()
+		if before, down := s.failed(); down {
+			go func() {
+				tick := time.NewTicker(2 * time.Millisecond)
+				defer tick.Stop()
+				for ctx.Err() == nil {
+					select {
+					case <-ctx.Done():
+					case <-tick.C:
+						if now, _ := s.failed(); now > before {
+							cancel()
+						}
+					}
+				}
+			}()
+		}
+	}
+	return s.socket.Flush(ctx)
+}
+
+// word says why not everything arrived.
+func (s *sink) word() string {
+	st := s.socket.Stats()
+	word := st.Word
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.State == ws.Posting && s.poster != nil {
+		word = s.poster.Stats().Word
+	}
+	if word == "" || st.State == ws.Connected {
+		return "the collector did not take them in time"
+	}
+	return "collector " + strings.TrimPrefix(word, "collector ")
+}
+
+// lost says what will never arrive, "" where that is nothing.
+func (s *sink) lost() string {
+	n := int64(0)
+	var reasons []string
+	for d, c := range s.Stats().Dropped {
+		n += c
+		if !slices.Contains(reasons, d.Reason) {
+			reasons = append(reasons, d.Reason)
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	slices.Sort(reasons)
+	return fmt.Sprintf("%d events did not reach the collector and never will: %s", n, strings.Join(reasons, ", "))
+}
+
+// ---- what hello declares
+
+// capabilities are what this launch can do, as it is now.
+func (l *launch) capabilities() ws.Capabilities {
+	c := &l.app.cfg
+	top := c.Capture
+	for _, level := range c.CaptureFor {
+		top = max(top, level)
+	}
+	caps := ws.Capabilities{Control: &ws.Control{Accepts: []string{}}}
+	for level := event.None; level <= top; level++ {
+		caps.Capture = append(caps.Capture, level.String())
+	}
+	for _, category := range emits(l.adapter) {
+		if !slices.Contains(experimental, category) {
+			caps.Emits = append(caps.Emits, category)
+			continue
+		}
+		if caps.Experimental == nil {
+			caps.Experimental = map[string]any{}
+		}
+		caps.Experimental[category] = true
+	}
+	if l.control != nil {
+		caps.Control = l.control()
+	}
+	return caps
+}
+
+// experimental are the categories that the protocol has not settled
+// (AEP-0002 §2).
+var experimental = []string{"assessment", "resource"}
+
+// emits are the categories of the events that a launch of this adapter can
+// give: those of its vocabulary, what the session adds, and what the wrapper
+// tells of itself. A program that writes drafts of its own may give any.
+func emits(ad adapters.Adapter) []string {
+	out := []string{"session", "x"}
+	add := func(typ string) {
+		if info, ok := event.Lookup(typ); ok && (info.Status == event.Reserved || event.ScopeOf(typ) == event.CommandScope) {
+			return
+		}
+		if c := event.Category(typ); c != "" && c != "control" && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	for _, t := range ad.Vocabulary {
+		add(t.Emits)
+		if t.Channel == adapters.Drafts {
+			for _, typ := range event.Types() {
+				add(typ)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
