@@ -164,8 +164,8 @@ func (s *seal) member(start int, name, tail string) {
 		s.buf = append(s.buf, ',')
 	}
 	s.buf = append(s.buf, '"')
-	if tail == "" && plainName(name) {
-		s.buf = append(s.buf, name...)
+	if plainName(name) {
+		s.buf = append(append(s.buf, name...), tail...)
 	} else {
 		q := event.AppendValue(nil, name+tail)
 		s.buf = append(s.buf, q[1:len(q)-1]...)

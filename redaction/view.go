@@ -73,7 +73,7 @@ func (w *viewer) view() *view {
 // string); nil when there are none.
 func plainView(s string) *view {
 	esc := strings.IndexByte(s, 0x1b) >= 0
-	spelt := strings.Contains(s, `1b[`) || strings.Contains(s, `1B[`) || strings.Contains(s, `033[`) || strings.Contains(s, `\e[`)
+	spelt := strings.IndexByte(s, '\\') >= 0 && (strings.Contains(s, `1b[`) || strings.Contains(s, `1B[`) || strings.Contains(s, `033[`) || strings.Contains(s, `\e[`))
 	if !esc && !spelt && strings.IndexByte(s, '\b') < 0 {
 		return nil
 	}

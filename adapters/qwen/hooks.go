@@ -1,9 +1,10 @@
 package qwen
 
 import (
+	"strings"
+
 	"aep-wrap/adapters"
 	. "aep-wrap/adapters/hook"
-	"aep-wrap/event"
 )
 
 // call is the id that the model gave the call, which every channel knows;
@@ -28,23 +29,17 @@ var hooks = New(Vocabulary{
 		"UserPromptSubmit": Switch("prompt", map[string]Row{"": Nothing("fired again, with an empty prompt, after each batch of tools")},
 			Emit("run.started", Key("prompt_id"), Const("trigger", "user"), Text("prompt", "submitted_prompt|prompt"))),
 		"Stop":        Emit("run.finished", Key("prompt_id"), Int("gen_ai.usage.input_tokens", "input_tokens"), Text("summary", "last_assistant_message")),
-		"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"), Fault(Fact{}, "error_details")),
+		"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"), Object("error", Text("message", "error_details"))),
 
 		"PreToolUse":  Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input")),
 		"PostToolUse": Emit("tool.completed", Tool("tool_name", call), Content("result", "tool_response"), Dur("duration_ms", "duration_ms")),
 		"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", call),
 			Fault(Enum("type", "is_interrupt", map[string]string{"true": "interrupt"}, "tool_error"), "error"), Dur("duration_ms", "duration_ms")),
 		"PostToolBatch": Each("tool_calls", Switch("status", map[string]Row{
-			"error": SwitchOn("error", refusal("tool_response.error"), map[string]Row{
-				"":     Many(asked, Emit("tool.failed", Tool("tool_name", call), Fault(Word("type", "tool_response.error_type", "tool_error"), "tool_response.error"))),
-				"rule": Many(asked, denied("user_setting")),
-				"mode": Many(asked, denied("runtime")),
-			}, Unmapped),
-			"cancelled": SwitchOn("error", refusal("tool_response.response_parts.0.functionResponse.response.error"), map[string]Row{
-				"rejected": Many(asked, Emit("tool.failed", Tool("tool_name", call), Fault(Const("type", "rejected"), cancelledText))),
-			}, Many(asked, Emit("tool.failed", Tool("tool_name", call), Fault(Const("type", "cancelled"), cancelledText)))),
+			"error":     asked(refusal("tool_response.error", Emit("tool.failed", Tool("tool_name", call), Fault(Word("type", "tool_response.error_type", "tool_error"), "tool_response.error")))),
+			"cancelled": asked(refusal(partText, Emit("tool.failed", Tool("tool_name", call), Fault(Const("type", "cancelled"), partText)))),
 		}, Nothing("PostToolUse tells it")), Nothing("no calls")).
-			Note("the only hook that tells of a tool that was not let run, or not able to"),
+			Note("the only hook that tells of a tool that was not let run, or could not"),
 
 		"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")).
 			Note("comes before PreToolUse, which fires once the tool may run"),
@@ -74,38 +69,42 @@ var sessionStart = []Fact{
 	Text("cwd", "cwd"),
 }
 
-// asked tells the request of a tool that PreToolUse did not fire for; one that
-// was told is told already.
-var asked = Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input"))
+// asked tells the request of a tool first, for which PreToolUse may not have
+// fired; one that was told is told already.
+func asked(outcome Row) Row {
+	return Many(Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input")), outcome)
+}
 
-func denied(by string) Row { return Emit("tool.denied", Tool("tool_name", call), Const("by", by)) }
+const partText = "tool_response.response_parts.0.functionResponse.response.error"
 
-const cancelledText = "tool_response.response_parts.0.functionResponse.response.error"
-
-// refusal reads by Qwen Code's own words who kept a tool from running: a rule,
-// the mode (which does not ask in headless runs), or the user in the dialog.
-func refusal(p Path) func(*In) string {
-	own := Begins(p,
-		[2]string{"Qwen Code requires permission to use ", "mode"},
-		[2]string{"[Operation Cancelled] Reason: User did not allow tool call", "rejected"})
-	rule := Within(p, "Matching deny rule: ")
-	return func(in *In) string {
-		w := own(in)
-		if w == "mode" && rule(in) {
+// refusal reads by Qwen Code's own words, which stand at a path, who kept a
+// tool from running: a rule, the mode (which does not ask in headless runs),
+// or the user in the dialog. Where none did, other is what happened.
+func refusal(p Path, other Row) Row {
+	named := []Fact{Tool("tool_name|name", call)}
+	if p == "content" {
+		named = []Fact{Call("tool_use_id")}
+	}
+	denied := func(by string) Row { return Emit("tool.denied", append(named, Const("by", by))...) }
+	return SwitchOn(p+" says", func(in *In) string {
+		switch s := in.Str(p); {
+		case strings.HasPrefix(s, "[Operation Cancelled] Reason: User did not allow tool call"):
+			return "rejected"
+		case !strings.HasPrefix(s, "Qwen Code requires permission to use "):
+			return ""
+		case strings.Contains(s, "Matching deny rule: "):
 			return "rule"
 		}
-		return w
-	}
+		return "mode"
+	}, map[string]Row{
+		"rejected": Emit("tool.failed", append(named, Fault(Const("type", "rejected"), p))...),
+		"rule":     denied("user_setting"),
+		"mode":     denied("runtime"),
+	}, other)
 }
 
 // todo: every todo hook fires twice, first for validation.
 func todo(typ string) Row {
-	return Switch("phase", map[string]Row{"validation": Nothing("told once it is written")}, Emit(typ, Subject("todo_id"), Pair("todo_id"), Unnamed,
-		Do("", []adapters.TermField{{Member: "task.title", From: "todo_content", Level: event.Redacted}}, func(in *In, d *event.Draft) bool {
-			if s := in.Str("todo_content"); s != "" {
-				d.Fields = append(d.Fields, event.Text("task", nil))
-				d.Fields = d.Fields[:len(d.Fields)-1]
-			}
-			return true
-		})))
+	return Switch("phase", map[string]Row{"validation": Nothing("told once it is written")},
+		Emit(typ, Subject("todo_id"), Pair("todo_id"), Object("task", Text("title", "todo_content"))))
 }

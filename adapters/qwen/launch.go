@@ -1,0 +1,226 @@
+package qwen
+
+import (
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"aep-wrap/adapters"
+	"aep-wrap/event"
+)
+
+// Detect finds Qwen Code in a command line.
+func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
+
+func index(args []string) int {
+	return adapters.CommandIndex(args, []string{"qwen"}, []string{"@qwen-code/qwen-code"})
+}
+
+// grammar is the syntax of its flags.
+var grammar = adapters.Grammar{
+	Valued: []string{
+		"--telemetry-target", "--telemetry-otlp-endpoint", "--telemetry-otlp-protocol", "--telemetry-outfile", "--proxy", "-m", "--model",
+		"-p", "--prompt", "-i", "--prompt-interactive", "--system-prompt", "--append-system-prompt", "--output-style", "--sandbox-image",
+		"--approval-mode", "--channel", "--mcp-config", "--openai-logging-dir", "--openai-api-key", "--openai-base-url", "--input-format",
+		"-o", "--output-format", "--json-fd", "--json-file", "--json-schema", "--input-file", "--session-id", "--max-session-turns",
+		"--max-wall-time", "--max-tool-calls", "--max-subagent-depth", "--auth-type",
+	},
+	Variadic: []string{
+		"--fallback-model", "--allowed-mcp-server-names", "--allowed-tools", "-e", "--extensions", "--include-directories", "--add-dir",
+		"--core-tools", "--exclude-tools", "--disabled-slash-commands",
+	},
+	Optional: []string{"-r", "--resume", "--worktree"},
+}
+
+// subcommands start no session of this terminal.
+var subcommands = []string{"auth", "board", "channel", "extensions", "hooks", "mcp", "review", "sandbox", "serve", "sessions", "update"}
+
+// asks are flags that print something and end.
+var asks = []string{"-h", "--help", "-v", "--version", "-l", "--list-extensions"}
+
+// defaultsVar names the settings that all others are merged over.
+const defaultsVar = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
+
+const defaultsFile = "qwen-system-defaults.json"
+
+// Wire puts our hooks into a copy of the system's default settings, over which
+// Qwen Code merges all others: lists of hooks are joined.
+func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
+	out := adapters.Wiring{Args: slices.Clone(l.Args)}
+	at := index(l.Args)
+	if at < 0 {
+		return out, nil
+	}
+	words := grammar.Read(l.Args[at+1:])
+	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
+		out.Passthrough = true
+		return out, nil
+	}
+	if words.Value("-o", "--output-format") == "stream-json" && !l.TTY || words.Value("-o", "--output-format") == "stream-json" && headless(words) {
+		out.Stdout = adapters.Stream
+	}
+	note := func(s string) { out.Notes = append(out.Notes, "qwen: "+s) }
+	s, why := read(l)
+	switch {
+	case why != "":
+		note(why + "; its hooks are not installed")
+		return out, nil
+	case words.Has("--bare", "--safe-mode"):
+		note("--bare and --safe-mode skip hooks; only its own output is observed")
+		return out, nil
+	case s.says("disableAllHooks"):
+		note("its settings disable all hooks (disableAllHooks); only its own output is observed")
+		return out, nil
+	case len(e.Helper) == 0:
+		note("there is nothing for hooks to report to; its hooks are not installed")
+		return out, nil
+	}
+	url := e.HookURL
+	if why := s.noHTTP(l, e, words); url != "" && why != "" {
+		url = ""
+		note(why + "; command hooks are used instead, which cost a process each")
+	}
+	defaults := s.defaults
+	addHooks(defaults, l, e, url)
+	out.Files = map[string][]byte{defaultsFile: append(event.AppendValue(nil, defaults), '\n')}
+	out.SetEnv = map[string]string{defaultsVar: path.Join(e.Dir, defaultsFile)}
+	if e.Socket != "" {
+		out.SetEnv["AEP_HOOK_SOCKET"] = e.Socket
+	}
+	return out, nil
+}
+
+// headless: a prompt on the command line is answered at once, without -i.
+func headless(w adapters.Line) bool {
+	return !w.Has("-i", "--prompt-interactive") && (w.Has("-p", "--prompt") || len(w.Words) > 0)
+}
+
+// ---- settings
+
+// settings are what may stand in the way of our hooks, the weakest first.
+type settings struct {
+	defaults map[string]any
+	all      []map[string]any
+}
+
+// read reads the settings; why says that the defaults, which ours must hold,
+// cannot be read.
+func read(l adapters.Launch) (s settings, why string) {
+	system, _ := l.Getenv("QWEN_CODE_SYSTEM_SETTINGS_PATH")
+	if system == "" {
+		system = systemDir() + "/settings.json"
+	}
+	file, _ := l.Getenv(defaultsVar)
+	if file == "" {
+		file = path.Join(path.Dir(system), "system-defaults.json")
+	}
+	s.defaults = map[string]any{}
+	if l.ReadFile == nil {
+		return s, ""
+	}
+	if raw, err := l.ReadFile(file); err == nil {
+		o, err := event.ParseObject(raw)
+		if err != nil {
+			return s, file + " is no plain JSON, and ours would take its place"
+		}
+		s.defaults = o
+	}
+	s.all = append(s.all, s.defaults)
+	home, _ := l.Getenv("QWEN_HOME")
+	if home == "" {
+		home = path.Join(l.Home, ".qwen")
+	}
+	for _, p := range []string{path.Join(home, "settings.json"), path.Join(l.Dir, ".qwen", "settings.json"), system} {
+		if raw, err := l.ReadFile(p); err == nil {
+			if o, err := event.ParseObject(raw); err == nil {
+				s.all = append(s.all, o)
+			}
+		}
+	}
+	return s, ""
+}
+
+func systemDir() string {
+	if runtime.GOOS == "darwin" {
+		return "/Library/Application Support/QwenCode"
+	}
+	return "/etc/qwen-code"
+}
+
+// says reads a yes or no: the strongest that says it counts.
+func (s settings) says(key string) bool {
+	for _, o := range slices.Backward(s.all) {
+		if b, ok := o[key].(bool); ok {
+			return b
+		}
+	}
+	return false
+}
+
+// noHTTP says why an http hook to us would not arrive.
+func (s settings) noHTTP(l adapters.Launch, e adapters.Endpoint, w adapters.Line) string {
+	for _, o := range s.all {
+		security, _ := o["security"].(map[string]any)
+		if list, _ := security["allowedHttpHookUrls"].([]any); len(list) > 0 && !slices.Contains(list, any("*")) {
+			return "settings allow http hooks to listed addresses only (security.allowedHttpHookUrls)"
+		}
+		if p, _ := o["proxy"].(string); p != "" {
+			return "settings name a proxy"
+		}
+	}
+	if w.Has("--proxy") || l.Proxied(e.HookURL) {
+		return "a proxy is set that 127.0.0.1 is not excepted from"
+	}
+	return ""
+}
+
+// ---- hooks
+
+type hooked struct {
+	name      string
+	timeout   int // seconds
+	onRequest bool
+}
+
+// installed are the hooks that are installed; those on request come for who
+// asks for them in AEP_HOOKS.
+var installed = []hooked{
+	{"SessionStart", 10, false}, {"SessionEnd", 5, false},
+	{"UserPromptSubmit", 10, false}, {"Stop", 10, false}, {"StopFailure", 10, false},
+	{"PreToolUse", 10, false}, {"PostToolUse", 10, false}, {"PostToolUseFailure", 10, false}, {"PostToolBatch", 10, false},
+	{permission, holdMillis, false},
+	{"SubagentStart", 10, false}, {"SubagentStop", 10, false}, {"TodoCreated", 10, false}, {"TodoCompleted", 10, false},
+	{"PostCompact", 10, false}, {"Notification", 10, false},
+	{"InstructionsLoaded", 10, true}, {"MessageDisplay", 10, true}, {"UserPromptExpansion", 10, true},
+}
+
+// permission is the one hook that is always a command: of two hooks that
+// answer without a decision Qwen Code makes a denial, and an http hook always
+// answers. A command that prints nothing does not.
+const permission = "PermissionRequest"
+
+// holdMillis is how long Qwen Code lets a request be held: from 1000 on, the
+// timeout of a command is read as milliseconds.
+const holdMillis = 24 * 60 * 60 * 1000
+
+// addHooks puts our hooks after those that the settings have.
+func addHooks(settings map[string]any, l adapters.Launch, e adapters.Endpoint, url string) {
+	old, _ := settings["hooks"].(map[string]any)
+	all := make(map[string]any, len(old)+len(installed))
+	for k, v := range old {
+		all[k] = v
+	}
+	for _, h := range installed {
+		if h.onRequest && !l.Wants(h.name) {
+			continue
+		}
+		entry := map[string]any{"type": "http", "url": strings.Join([]string{url, name, h.name}, "/"), "timeout": h.timeout}
+		if url == "" || h.name == permission {
+			entry = map[string]any{"type": "command", "command": e.HelperCommand(h.name), "timeout": h.timeout}
+		}
+		list, _ := all[h.name].([]any)
+		all[h.name] = append(slices.Clone(list), map[string]any{"hooks": []any{entry}})
+	}
+	settings["hooks"] = all
+}
