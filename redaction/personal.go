@@ -4,10 +4,11 @@ import "strings"
 
 // homes finds the paths of people's homes (rule c): the operator's own, and
 // /home/x, /Users/x, C:\Users\x of anyone.
-func homes(s, home string, out []span) []span {
-	if home != "" && home != "/" {
-		out = ownHome(s, home, out)
+func homes(s string, own []string, out []span) []span {
+	if strings.IndexByte(s, '/') < 0 && strings.IndexByte(s, '\\') < 0 && strings.IndexByte(s, '%') < 0 {
+		return out // a home is a path
 	}
+	out = ownHome(s, own, out)
 	for i := 0; ; {
 		n := strings.Index(s[i:], "/home/")
 		if n < 0 {
@@ -70,9 +71,12 @@ func homes(s, home string, out []span) []span {
 	return out
 }
 
-// ownHome: the operator's home, as it is spelt and as some tools spell it in
-// one name (-home-jane-).
-func ownHome(s, home string, out []span) []span {
+// homeForms are the operator's home as it is spelt, and as some tools spell it
+// in one name (-home-jane-).
+func homeForms(home string) []string {
+	if home == "" || home == "/" {
+		return nil
+	}
 	forms := []string{home}
 	if strings.IndexByte(home, '\\') >= 0 {
 		forms = append(forms, strings.ReplaceAll(home, `\`, `\\`), strings.ReplaceAll(home, `\`, "/"))
@@ -80,6 +84,10 @@ func ownHome(s, home string, out []span) []span {
 	if strings.Count(home, "/") > 1 {
 		forms = append(forms, strings.ReplaceAll(home, "/", "-"))
 	}
+	return forms
+}
+
+func ownHome(s string, forms []string, out []span) []span {
 	for n, f := range forms {
 		for i := 0; ; {
 			k := strings.Index(s[i:], f)

@@ -22,14 +22,14 @@ type Options struct {
 //
 // A nil Pipeline is one without options.
 type Pipeline struct {
-	home  string
+	home  []string // the spellings of the operator's home
 	noPII bool
 	exact *exact
 }
 
 // NewPipeline compiles the options.
 func NewPipeline(o Options) *Pipeline {
-	p := &Pipeline{home: strings.TrimRight(o.Home, `/\`), noPII: o.NoPII}
+	p := &Pipeline{home: homeForms(strings.TrimRight(o.Home, `/\`)), noPII: o.NoPII}
 	var values []string
 	var bounded []bool
 	seen := map[string]bool{}
