@@ -22,9 +22,9 @@ type Role uint8
 
 // The roles.
 const (
-	Emit    Role = 1 << iota // send events
-	Watch                    // read streams, the roster and metrics
-	Control                  // send commands
+	Emit     Role = 1 << iota // send events
+	Watch                     // read streams, the roster and metrics
+	Control                   // send commands
 	AllRoles = Emit | Watch | Control
 )
 

@@ -70,7 +70,7 @@ type Collector struct {
 	pace   pace
 	look   *inspector
 	stats  http.HandlerFunc // of /metrics
-	active atomic.Int64 // when something last came in, Unix nanoseconds
+	active atomic.Int64     // when something last came in, Unix nanoseconds
 
 	routes map[string]route
 }
@@ -114,7 +114,7 @@ func New(cfg Config) *Collector {
 	c.stats = c.metrics()
 	c.SetTokens(append([]Token{{cfg.Token, AllRoles}}, cfg.Tokens...))
 	c.routes = map[string]route{
-		"/events": {map[string]method{"GET": {AllRoles, c.discovery}, "POST": {Emit, c.ingest}}},
+		"/events":          {map[string]method{"GET": {AllRoles, c.discovery}, "POST": {Emit, c.ingest}}},
 		"/.well-known/aep": get(AllRoles, c.discovery),
 		"/stream":          get(Watch, c.stream),
 		"/socket":          get(AllRoles, c.socket),

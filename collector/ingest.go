@@ -222,3 +222,7 @@ func (c *Collector) parseLine(line []byte) (*item, int, problem) {
 func isCommand(typ string) bool {
 	return event.ScopeOf(typ) == event.CommandScope && typ != "attention.routed"
 }
+
+// trimSpace is bytes.TrimSpace of JSON's white space, for who is called with
+// little else.
+func trimSpace(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }

@@ -2,19 +2,23 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"aep-wrap/collector"
@@ -24,8 +28,7 @@ import (
 const idleExit = 10 * time.Minute
 
 func newCollectCmd(a *app) *cobra.Command {
-	var idle time.Duration
-	var background bool
+	var o collectOptions
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Run the collector alone, in the foreground",
@@ -34,25 +37,179 @@ and streams them out to aep-wrap tail, to its page and to other consumers.
 
 A wrapper starts one for you when it needs it. It listens for wrappers on a
 socket in ~/.aep/run and for people on --listen, where it asks for the token of
-aep-wrap token show.`,
+aep-wrap token show. That token allows everything; --tokens names a file of
+more, each with what it allows: lines of a token, a space, and one or more of
+emit, watch and control with commas between them. The file is read again when it
+changes. With --no-token the collector asks for none: it then serves a loopback
+address only, to watch and to emit, and takes no commands there.
+
+An address that other machines reach wants TLS: --tls-cert and --tls-key, or a
+proxy that does it, which --behind-proxy says.
+
+Each limit has a flag. What goes beyond one is refused with an answer that names
+it.`,
 		Example: `  aep-wrap collect
-  aep-wrap collect --listen 127.0.0.1:9000 --token-file /run/secrets/aep`,
+  aep-wrap collect --listen 127.0.0.1:9000 --token-file /run/secrets/aep
+  aep-wrap collect --listen 0.0.0.0:8787 --tls-cert cert.pem --tls-key key.pem --tokens tokens
+  aep-wrap collect --origin https://watch.example`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.cfg.Listen == off {
 				return usageError("--listen off: the collector needs an address, such as 127.0.0.1:8787")
 			}
-			err := a.collect(cmd.Context(), idle, background)
-			if background && errors.Is(err, errLocked) {
+			err := a.collect(cmd.Context(), o)
+			if o.background && errors.Is(err, errLocked) {
 				return nil // of several that start at once one wins
 			}
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&idle, "idle-exit", 0, "end after nobody needed it for so long (0: never)")
-	cmd.Flags().BoolVar(&background, "background", false, "as a wrapper starts it: yield to one that runs, log to a file")
-	cmd.Flags().Lookup("background").Hidden = true
+	o.flags(cmd.Flags())
 	return cmd
+}
+
+// collectOptions are the flags of collect alone.
+type collectOptions struct {
+	idle        time.Duration
+	background  bool
+	noToken     bool
+	tokens      string
+	tlsCert     string
+	tlsKey      string
+	behindProxy bool
+	origins     []string
+	hosts       []string
+	limits      collector.Limits
+}
+
+// limitFlags are the limits that can be set, in the order of help.
+var limitFlags = []struct {
+	name, usage string
+	of          func(*collector.Limits) any
+}{
+	{"body", "bytes of a request's body, after inflation", func(l *collector.Limits) any { return &l.Body }},
+	{"batch", "events in one request", func(l *collector.Limits) any { return &l.BatchLines }},
+	{"line", "bytes of one event, and of a socket's frame", func(l *collector.Limits) any { return &l.Line }},
+	{"in-flight", "bytes of all bodies that are being read", func(l *collector.Limits) any { return &l.InFlight }},
+	{"from", "positions in one from", func(l *collector.Limits) any { return &l.From }},
+	{"query", "bytes of a request's header, its query included", func(l *collector.Limits) any { return &l.Query }},
+	{"connections", "open connections on --listen", func(l *collector.Limits) any { return &l.Connections }},
+	{"subscriptions", "subscriptions of one socket", func(l *collector.Limits) any { return &l.Subscriptions }},
+	{"claims", "sessions that one socket claims", func(l *collector.Limits) any { return &l.Claims }},
+	{"session-events", "events held of one session for replay", func(l *collector.Limits) any { return &l.SessionEvents }},
+	{"session-bytes", "bytes held of one session", func(l *collector.Limits) any { return &l.SessionBytes }},
+	{"sessions", "sessions held", func(l *collector.Limits) any { return &l.Sessions }},
+	{"held-bytes", "bytes held of all sessions", func(l *collector.Limits) any { return &l.HeldBytes }},
+	{"reload-bytes", "bytes read from session logs at the start", func(l *collector.Limits) any { return &l.ReloadBytes }},
+	{"queue-events", "events that wait for one live consumer", func(l *collector.Limits) any { return &l.QueueEvents }},
+	{"queue-bytes", "bytes that wait for one live consumer", func(l *collector.Limits) any { return &l.QueueBytes }},
+	{"hello-time", "until a socket's hello", func(l *collector.Limits) any { return &l.Hello }},
+	{"ping-every", "between two pings on a silent socket", func(l *collector.Limits) any { return &l.Ping }},
+	{"silence", "how long a socket may be silent", func(l *collector.Limits) any { return &l.Silence }},
+	{"heartbeat", "between two comments on a quiet stream", func(l *collector.Limits) any { return &l.Heartbeat }},
+	{"stall", "how long a consumer may take nothing", func(l *collector.Limits) any { return &l.Stall }},
+	{"body-time", "to read a request's body", func(l *collector.Limits) any { return &l.BodyTimeout }},
+	{"header-time", "to read a request's header", func(l *collector.Limits) any { return &l.Header }},
+	{"idle-time", "a kept-alive connection without a request", func(l *collector.Limits) any { return &l.Idle }},
+	{"drain-time", "for what is open at the end", func(l *collector.Limits) any { return &l.Drain }},
+}
+
+func (o *collectOptions) flags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.idle, "idle-exit", 0, "end after nobody needed it for so long (0: never)")
+	fs.BoolVar(&o.background, "background", false, "as a wrapper starts it: yield to one that runs, log to a file")
+	fs.Lookup("background").Hidden = true
+	fs.BoolVar(&o.noToken, "no-token", false, "ask for no token on --listen: to watch and emit only, and on a loopback address")
+	fs.StringVar(&o.tokens, "tokens", "", "`FILE` of tokens and their roles, readable by you alone; read again when it changes")
+	fs.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` of the TLS certificate to serve --listen with")
+	fs.StringVar(&o.tlsKey, "tls-key", "", "`FILE` of its key")
+	fs.BoolVar(&o.behindProxy, "behind-proxy", false, "a proxy on a trusted path ends TLS and checks Host")
+	fs.StringArrayVar(&o.origins, "origin", nil, "web `ORIGIN` whose pages may use the collector, such as https://watch.example; can be given several times")
+	fs.StringArrayVar(&o.hosts, "host", nil, "`NAME` that the collector is reached by, besides localhost and addresses; can be given several times")
+	o.limits = collector.DefaultLimits()
+	for _, l := range limitFlags {
+		switch v := l.of(&o.limits).(type) {
+		case *int:
+			fs.IntVar(v, "limit-"+l.name, *v, l.usage)
+		case *int64:
+			fs.Int64Var(v, "limit-"+l.name, *v, l.usage)
+		case *time.Duration:
+			fs.DurationVar(v, "limit-"+l.name, *v, l.usage)
+		}
+	}
+}
+
+// check says what cannot be, before anything is started.
+func (o *collectOptions) check() error {
+	for _, l := range limitFlags {
+		bad := false
+		switch v := l.of(&o.limits).(type) {
+		case *int:
+			bad = *v <= 0
+		case *int64:
+			bad = *v <= 0
+		case *time.Duration:
+			bad = *v <= 0
+		}
+		if bad {
+			return usageError("--limit-%s: want more than 0", l.name)
+		}
+	}
+	for _, origin := range o.origins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+			return usageError("--origin %q: want an origin, such as https://watch.example", origin)
+		}
+	}
+	switch {
+	case (o.tlsCert == "") != (o.tlsKey == ""):
+		return usageError("--tls-cert and --tls-key go together")
+	case o.noToken && o.tokens != "":
+		return usageError("--no-token and --tokens exclude each other")
+	}
+	return nil
+}
+
+// tls is the TLS to serve with; nil for none.
+func (o *collectOptions) tls() (*tls.Config, error) {
+	if o.tlsCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// collectorTokens are the tokens that --listen asks for.
+func (a *app) collectorTokens(o *collectOptions) ([]collector.Token, error) {
+	if o.noToken {
+		return nil, nil
+	}
+	own, err := a.collectorToken()
+	if err != nil {
+		return nil, err
+	}
+	tokens := []collector.Token{{Value: own, Roles: collector.AllRoles}}
+	if o.tokens == "" {
+		return tokens, nil
+	}
+	path := a.paths.expand(o.tokens)
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("--tokens: %w", err)
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("--tokens: %s can be read by others: chmod 600 it", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--tokens: %w", err)
+	}
+	more, err := collector.ParseTokens(text)
+	if err != nil {
+		return nil, fmt.Errorf("--tokens: %s: %w", path, err)
+	}
+	return append(tokens, more...), nil
 }
 
 // collectorInfo is what a running collector tells in ~/.aep/run/collector.json.
@@ -113,11 +270,18 @@ func lockFile(path string) (*os.File, error) {
 }
 
 // collect serves until it is told to end.
-func (a *app) collect(ctx context.Context, idle time.Duration, background bool) error {
+func (a *app) collect(ctx context.Context, o collectOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	secure, err := o.tls()
+	if err != nil {
+		return err
+	}
 	if err := privateDir(a.paths.run()); err != nil {
 		return err
 	}
-	lock, err := a.takeCollectorLock(background)
+	lock, err := a.takeCollectorLock(o.background)
 	if err != nil {
 		return err
 	}
@@ -126,31 +290,41 @@ func (a *app) collect(ctx context.Context, idle time.Duration, background bool) 
 	if err != nil {
 		return err
 	}
-	people, err := a.listenPeople(background)
+	people, err := a.listenPeople(o.background)
 	if err != nil {
 		socket.Close()
 		return err
 	}
-	token, err := a.collectorToken()
+	tokens, err := a.collectorTokens(&o)
 	if err != nil {
 		return err
 	}
 
 	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	c := collector.New(collector.Config{Token: token, LogDir: a.cfg.LogDir, IdleExit: idle, Log: log})
+	c := collector.New(collector.Config{
+		Tokens: tokens, Origins: o.origins, Hosts: o.hosts, TLS: secure, BehindProxy: o.behindProxy,
+		LogDir: a.cfg.LogDir, IdleExit: o.idle, Limits: o.limits, Log: log,
+	})
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	if a.cfg.Token == "" {
-		go a.watchToken(ctx, token, c.SetToken)
+	if !o.noToken {
+		go a.watchTokens(ctx, &o, tokens, c.SetTokens, log)
 	}
 
-	info := collectorInfo{PID: os.Getpid(), Address: people.Addr().String(), Version: readBuildInfo().Version, Background: background}
+	info := collectorInfo{PID: os.Getpid(), Address: people.Addr().String(), Version: readBuildInfo().Version, Background: o.background}
 	if err := a.publish(info); err != nil {
 		log.Warn("cannot write where the collector listens", "err", err)
 	}
 	defer os.Remove(a.paths.collectorInfo())
-	if !background && !a.cfg.Quiet {
-		fmt.Fprintf(a.Stderr, "aep-wrap: collector at http://%s; open it with aep-wrap token show --url\n", info.Address)
+	if !o.background && !a.cfg.Quiet {
+		scheme, open := "http", "open it with aep-wrap token show --url"
+		if secure != nil {
+			scheme = "https"
+		}
+		if o.noToken {
+			open = "it asks for no token, and takes no commands"
+		}
+		fmt.Fprintf(a.Stderr, "aep-wrap: collector at %s://%s; %s\n", scheme, info.Address, open)
 	}
 	return c.Serve(ctx, socket, people)
 }
@@ -232,18 +406,33 @@ func (a *app) publish(info collectorInfo) error {
 	return os.Rename(tmp, a.paths.collectorInfo())
 }
 
-// watchToken hands on the token when its file changes.
-func (a *app) watchToken(ctx context.Context, token string, set func(string)) {
+// watchTokens hands on the tokens when a file of theirs changes. One that
+// cannot be read changes nothing.
+func (a *app) watchTokens(ctx context.Context, o *collectOptions, tokens []collector.Token, set func([]collector.Token), log *slog.Logger) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
+	told := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if now, err := readToken(a.paths.token()); err == nil && now != token {
-				token = now
-				set(token)
+			if _, err := os.Stat(a.paths.token()); err != nil && a.cfg.Token == "" {
+				continue // whoever took it away makes a new one
+			}
+			now, err := a.collectorTokens(o)
+			if err != nil {
+				if told != err.Error() {
+					told = err.Error()
+					log.Warn("the tokens stay as they were", "err", err)
+				}
+				continue
+			}
+			told = ""
+			if !slices.Equal(now, tokens) {
+				tokens = now
+				set(tokens)
+				log.Info("the tokens were read anew", "tokens", len(tokens))
 			}
 		}
 	}
