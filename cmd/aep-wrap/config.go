@@ -320,6 +320,14 @@ func parseSwitch(v string) (bool, error) {
 
 func parseCollector(v string) (string, error) {
 	u, err := url.Parse(v)
+	if err == nil { // of the socket: its origin is meant
+		switch u.Scheme {
+		case "ws":
+			u.Scheme = "http"
+		case "wss":
+			u.Scheme = "https"
+		}
+	}
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return "", fmt.Errorf("%q: want the collector's origin, such as https://collector.example:8787", v)
@@ -327,8 +335,8 @@ func parseCollector(v string) (string, error) {
 		return "", errors.New("want no credentials in the URL: give them by --token-file")
 	case u.RawQuery != "" || u.Fragment != "":
 		return "", fmt.Errorf("%q: want no query and no fragment, only %s://%s", v, u.Scheme, u.Host)
-	case strings.Trim(u.Path, "/") == "events":
-		u.Path = "" // the emit URL itself: its origin is meant
+	case strings.Trim(u.Path, "/") == "events", strings.Trim(u.Path, "/") == "socket":
+		u.Path = "" // the endpoint itself: its origin is meant
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	return u.String(), nil
@@ -350,17 +358,21 @@ func parseListen(v string) (string, error) {
 	if v == off {
 		return v, nil
 	}
-	host, port, err := net.SplitHostPort(v)
+	_, port, err := net.SplitHostPort(v)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%q: want HOST:PORT, such as 127.0.0.1:8787, or off", v)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", fmt.Errorf("%q: want a loopback address, such as 127.0.0.1:%s; others reach it through a TLS proxy or a tunnel", v, port)
-	}
 	return v, nil
+}
+
+// loopback says whether only this machine reaches an address.
+func loopback(listen string) bool {
+	host, _, _ := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	return listen == off || host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func parseAgent(v string) (string, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func (l *launch) makeSink() error {
 }
 
 // postConfig is how the configured collector is reached by POST.
-func (a *app) postConfig(log logger, note func(string)) post.Config {
+func (a *app) postConfig(log *slog.Logger, note func(string)) post.Config {
 	e := a.endpoint()
 	c := post.Config{URL: e.Base, Token: e.Token, Log: log}
 	if a.cfg.Collector == "" {

@@ -45,13 +45,6 @@ func (j *joiner) client() *http.Client {
 	}}
 }
 
-// join sees to it that a collector runs.
-func (j *joiner) join() {
-	if conn, err := j.dial(context.Background()); err == nil {
-		conn.Close()
-	}
-}
-
 func (j *joiner) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := j.try(ctx)
 	if err == nil {

@@ -65,6 +65,9 @@ func (a *app) configure(cmd *cobra.Command) error {
 	}
 	var err error
 	a.cfg, err = loadConfig(cmd.Flags(), a.Getenv, a.paths)
+	if err == nil && cmd.Name() != "collect" && !loopback(a.cfg.Listen) {
+		return usageError("--listen %q: want a loopback address, such as 127.0.0.1:8787; a collector for others is aep-wrap collect, with TLS", a.cfg.Listen)
+	}
 	return err
 }
 
@@ -96,6 +99,7 @@ func commands(a *app) []*cobra.Command {
 		newTimelineCmd(a),
 		newValidateCmd(a),
 		newSinkCmd(a),
+		newFlushCmd(a),
 		newRedactCmd(a),
 		newAdaptersCmd(a),
 		newDemoCmd(a),

@@ -25,9 +25,8 @@ import (
 	"aep-wrap/agent"
 	"aep-wrap/agent/hookclient"
 	"aep-wrap/event"
-	"aep-wrap/queue"
 	"aep-wrap/queue/jsonl"
-	"aep-wrap/queue/post"
+	"aep-wrap/queue/ws"
 	"aep-wrap/redaction"
 	"aep-wrap/session"
 )
@@ -154,10 +153,9 @@ type launch struct {
 	later   []string // what the user is told when it is no longer
 	tails   map[string]*agent.Tail
 
-	sinks    []agent.Sink
-	join     func() // sees to it that the per-user collector runs; may be nil
-	stopSink func()
-	waits    func() string // why the sink did not take everything
+	sink    *sink               // beyond the log; nil where there is none
+	control func() *ws.Control  // what commands this launch accepts; nil is none
+	tidy    func(time.Duration) // ends the care for sessions that crashed wrappers left, with so much patience
 }
 
 // maxTails bounds how many session logs of one launch are followed.
@@ -223,8 +221,8 @@ func (l *launch) run() error {
 		}
 	}
 	l.announce()
-	if l.join != nil {
-		go l.join() // beside the agent's own start
+	if l.sink != nil {
+		l.sink.start()
 	}
 	l.mu.Lock()
 	l.running = true
@@ -235,13 +233,14 @@ func (l *launch) run() error {
 		l.running = false
 		l.mu.Unlock()
 		l.closeHooks(context.Background())
-		l.stopSink()
+		l.closeSink()
 		return startError(err)
 	}
 	for _, f := range spec.ExtraFiles {
 		f.Close()
 	}
 	l.road.Observe(l.started(proc.Pid()), 0)
+	l.tidy = l.startTidying()
 	x := proc.Wait()
 	close(exited)
 	pipeRead()
@@ -465,87 +464,16 @@ func (l *launch) makeRoad() {
 		secrets = append(secrets, redaction.Secret{Name: "AEP_TOKEN", Value: c.Token})
 	}
 	pipeline := redaction.NewPipeline(redaction.Options{Home: l.app.paths.home, NoPII: c.NoPII, Secrets: secrets})
-	gate := redaction.NewGate(redaction.Policy{Ceiling: c.Capture, For: c.CaptureFor}, pipeline)
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
+	gate := redaction.NewGate(l.app.policy(), pipeline)
+	var sinks []agent.Sink
+	if l.sink != nil {
+		sinks = append(sinks, l.sink)
 	}
 	l.road = agent.NewRoad(agent.RoadConfig{
-		Adapter: l.adapter, Agent: l.name, Host: host, Traceparent: l.app.Getenv("TRACEPARENT"),
-		Session: l.id, Start: l.start, LogDir: l.logDir, Gate: gate, Sinks: l.sinks,
+		Adapter: l.adapter, Agent: l.name, Host: hostname(), Traceparent: l.app.Getenv("TRACEPARENT"),
+		Session: l.id, Start: l.start, LogDir: l.logDir, Gate: gate, Sinks: sinks,
 		Log: l.log, Say: l.say, Follow: l.follow,
 	})
-}
-
-// sink is a feed and the emitter that empties it.
-type sink struct {
-	*queue.Feed
-	emitter *post.Emitter
-}
-
-func (s sink) Flush(ctx context.Context) error { return s.emitter.Flush(ctx) }
-
-// makeSink starts the emitter to the configured collector, or to the per-user
-// one, which is started when it does not run.
-func (l *launch) makeSink() error {
-	a := l.app
-	l.stopSink = func() {}
-	perUser := a.cfg.Collector == ""
-	if perUser && a.cfg.Listen == off {
-		return nil
-	}
-	e := a.endpoint()
-	c := post.Config{URL: e.Base, Token: e.Token, Log: l.log}
-	name := "local"
-	if perUser {
-		j := a.newJoiner(func(line string) { l.trouble("%s", line) })
-		c.Client = j.client()
-		c.MinWait = 50 * time.Millisecond
-		l.join = j.join
-	} else {
-		name = sinkName(a.cfg.Collector)
-		c.Client = e.client()
-	}
-	feed := queue.NewFeed(queue.Options{Sink: name, Log: l.log})
-	emitter, err := post.New(c, feed)
-	if err != nil {
-		return usageError("--collector: %w", err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = emitter.Run(ctx) // what it cannot do it has logged, and Stats tells
-	}()
-	if !perUser && l.logDir != "" {
-		// What crashed wrappers left unsent goes along.
-		go func() {
-			if n, err := feed.Resume(l.logDir); err != nil || n > 0 {
-				l.log.Info("what crashed wrappers left unsent goes along", "logs", n, "err", err)
-			}
-		}()
-	}
-	l.stopSink = sync.OnceFunc(func() {
-		cancel()
-		<-done
-		if err := feed.Close(); err != nil {
-			l.log.Warn("sink", "err", err)
-		}
-	})
-	l.sinks = []agent.Sink{sink{feed, emitter}}
-	l.waits = func() string {
-		if st := emitter.Stats(); st.State != post.Idle {
-			return "collector " + strings.TrimPrefix(st.Word, "collector ")
-		}
-		return "the collector did not take them in time"
-	}
-	return nil
-}
-
-// sinkName names the saved positions of a collector, beside the logs.
-func sinkName(collector string) string {
-	_, host, _ := strings.Cut(collector, "://")
-	return jsonl.SafeName(host)
 }
 
 // follow follows a session log of the agent's own, once.
@@ -650,14 +578,22 @@ func (l *launch) finish(x agent.Exit) {
 		t.Drain(ctx)
 	}
 	l.road.Exit(ctx, exitOf(x))
+	patience := tidyPatience
 	if err := l.road.Flush(ctx); err != nil {
 		where := "wait in the log"
 		if l.logDir == "" {
 			where = "were not sent"
 		}
-		l.trouble("events %s: %s", where, l.waits())
+		l.trouble("events %s: %s", where, l.sink.word())
+		patience = 0
 	}
-	l.stopSink()
+	if l.sink != nil {
+		if lost := l.sink.lost(); lost != "" {
+			l.trouble("%s", lost)
+		}
+	}
+	l.tidy(patience)
+	l.closeSink()
 	l.mu.Lock()
 	l.running = false
 	later := l.later
@@ -665,6 +601,15 @@ func (l *launch) finish(x agent.Exit) {
 	l.mu.Unlock()
 	for _, line := range later {
 		l.say(line)
+	}
+}
+
+func (l *launch) closeSink() {
+	if l.sink == nil {
+		return
+	}
+	if err := l.sink.close(); err != nil {
+		l.log.Warn("sink", "err", err)
 	}
 }
 

@@ -225,6 +225,8 @@ func answered(resp *http.Response) *fault {
 	v, known := verdicts[resp.StatusCode]
 	f := &fault{what: v.what, word: v.word, final: v.final, status: resp.StatusCode}
 	switch {
+	case !known && resp.StatusCode/100 == 2:
+		f.what, f.word = noSocket, "it answered without a socket; is this an AEP collector?"
 	case !known:
 		f.word = "it answered " + strconv.QuoteToGraphic(resp.Status)
 		f.after = retryAfter(resp.Header.Get("Retry-After"), time.Now())
