@@ -10,6 +10,7 @@ import (
 	"aep-wrap/adapters/codex"
 	"aep-wrap/adapters/demo"
 	"aep-wrap/adapters/generic"
+	"aep-wrap/adapters/qwen"
 )
 
 // List gives every adapter. Where two know a command line, the first counts;
@@ -18,6 +19,7 @@ func List() []adapters.Adapter {
 	return []adapters.Adapter{
 		claudecode.Adapter(),
 		codex.Adapter(),
+		qwen.Adapter(),
 		demo.Adapter(),
 		generic.Adapter(),
 	}

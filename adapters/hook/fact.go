@@ -226,7 +226,8 @@ func Bool(member string, p Path) Fact {
 	}}
 }
 
-// Object is a member made of members; where none is there, it is left out.
+// Object is a member made of members; where none is there, it is left out, and
+// it appears from the level on at which one of them does.
 func Object(member string, facts ...Fact) Fact {
 	f := Fact{}
 	for _, sub := range facts {
@@ -250,7 +251,11 @@ func Object(member string, facts ...Fact) Fact {
 		inner := d.Fields
 		d.Fields = outer
 		if len(inner) > 0 {
-			d.Fields = append(d.Fields, event.Meta(member, inner))
+			l := event.Full
+			for _, f := range inner {
+				l = min(l, f.Level)
+			}
+			d.Fields = append(d.Fields, event.Field{Name: member, Level: l, Value: inner})
 		}
 		return ok
 	}

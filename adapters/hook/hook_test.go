@@ -62,6 +62,7 @@ func TestFacts(t *testing.T) {
 		{"whole", Whole("a", "x"), `{"x":{"y":1}}`, event.Fields{event.Whole("a", map[string]any{"y": json.Number("1")})}},
 		{"whole, text", Whole("a", "x"), `{"x":"y"}`, nil},
 		{"object", Object("a", Str("b", "x"), Str("c", "y")), `{"x":"v"}`, event.Fields{m("a", event.Fields{m("b", "v")})}},
+		{"object, of text alone", Object("a", Text("b", "x")), `{"x":"v"}`, event.Fields{{Name: "a", Level: event.Redacted, Value: event.Fields{event.Text("b", "v")}}}},
 		{"object, empty", Object("a", Str("b", "x")), `{}`, nil},
 		{"content", Content("result", "x"), `{"x":"s"}`, event.Fields{event.Family("result", "s")}},
 		{"content, nothing", Content("result", "x"), `{}`, nil},

@@ -28,35 +28,6 @@ func started(name string, more ...Fact) []Fact {
 	return append([]Fact{Key("session_id"), Object("client", Const("name", name)), Str("trigger", "source"), Text("cwd", "cwd")}, more...)
 }
 
-func TestQwen(t *testing.T) {
-	todo := func(typ string) Row {
-		return Switch("phase", map[string]Row{"validation": Nothing("told once it is written")}, Emit(typ, Subject("todo_id"), Pair("todo_id")))
-	}
-	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"qwen-code.json"}, Adapter: vendor(Vocabulary{
-		Vendor: "qwen-code", Session: "session_id",
-		Rows: map[string]Row{
-			"SessionStart":     Emit("session.started", started("qwen-code", Str("gen_ai.request.model", "model"), Str("permission_mode", "permission_mode"))...),
-			"SessionEnd":       Emit("session.ended", Key("session_id"), Const("reason", "normal")),
-			"UserPromptSubmit": Emit("run.started", Const("trigger", "user"), Text("prompt", "prompt")),
-			"Stop":             Emit("run.finished", Int("gen_ai.usage.input_tokens", "input_tokens")),
-			"StopFailure":      Emit("run.failed", Word("reason", "error", "unknown")),
-			"PreToolUse":       Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input")),
-			"PostToolUse":      Emit("tool.completed", Tool("tool_name", "tool_use_id"), Content("result", "tool_response")),
-			"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", "tool_use_id"),
-				Fault(Enum("type", "is_interrupt", map[string]string{"true": "interrupt"}, "tool_error"), "error")),
-			"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")),
-			"SubagentStart":     Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
-			"SubagentStop":      Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), Str("agent_type", "agent_type")),
-			"PreCompact":        Nothing("session.compacted fires once, at PostCompact"),
-			"PostCompact":       Emit("session.compacted", Str("trigger", "trigger")),
-			"Notification": Switch("notification_type", map[string]Row{"permission_prompt": Nothing("PermissionRequest carries it")},
-				Emit("progress.status", Subject("notification_type"), Text("message", "message"))),
-			"TodoCreated":   todo("progress.task.planned"),
-			"TodoCompleted": todo("progress.task.completed"),
-		},
-	})})
-}
-
 func TestGemini(t *testing.T) {
 	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"gemini-cli.json"}, Adapter: vendor(Vocabulary{
 		Vendor: "gemini-cli", Session: "session_id",

@@ -1,6 +1,8 @@
 package qwen
 
 import (
+	"strings"
+
 	"aep-wrap/adapters"
 	. "aep-wrap/adapters/hook"
 	"aep-wrap/event"
@@ -65,16 +67,23 @@ var chat = New(Vocabulary{
 		return s
 	},
 	Session: "sessionId",
-	Run:     "systemPayload.uiEvent.prompt_id",
 	Time:    "timestamp",
 	Other:   Nothing(byHooks),
 	Rows: map[string]Row{
-		"system/ui_telemetry/qwen-code.api_response": VendorAs("model.usage", Need("uuid"), Key("uuid"), Str("gen_ai.response.model", "systemPayload.uiEvent.model"),
+		"system/ui_telemetry/qwen-code.api_response": VendorAs("model.usage", Need("uuid"), Key("uuid"), ofPrompt, Str("gen_ai.response.model", "systemPayload.uiEvent.model"),
 			Int("gen_ai.usage.input_tokens", "systemPayload.uiEvent.input_token_count"), Int("gen_ai.usage.output_tokens", "systemPayload.uiEvent.output_token_count"),
 			Int("cache_read_tokens", "systemPayload.uiEvent.cached_content_token_count"), Int("reasoning_tokens", "systemPayload.uiEvent.thoughts_token_count"),
 			Dur("duration_ms", "systemPayload.uiEvent.duration_ms")),
-		"system/ui_telemetry/qwen-code.api_error": Emit("error.raised", Key("uuid"), Severity(event.Warning),
+		"system/ui_telemetry/qwen-code.api_error": Emit("error.raised", Key("uuid"), ofPrompt, Severity(event.Warning),
 			Fault(Str("type", "systemPayload.uiEvent.error_type"), "systemPayload.uiEvent.error_message")).
 			Note("a turn that ends by it fires no hook"),
 	},
+})
+
+// ofPrompt: a helper's calls carry prompt ids of their own, which are no run's.
+var ofPrompt = Do("", []adapters.TermField{{Member: "(run)", From: "systemPayload.uiEvent.prompt_id", Level: event.Metadata}}, func(in *In, d *event.Draft) bool {
+	if p := in.Str("systemPayload.uiEvent.prompt_id"); strings.HasPrefix(p, d.Session+"########") {
+		d.Run = p
+	}
+	return true
 })

@@ -57,7 +57,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		out.Passthrough = true
 		return out, nil
 	}
-	if words.Value("-o", "--output-format") == "stream-json" && !l.TTY || words.Value("-o", "--output-format") == "stream-json" && headless(words) {
+	if words.Value("-o", "--output-format") == "stream-json" && (!l.TTY || headless(words)) {
 		out.Stdout = adapters.Stream
 	}
 	note := func(s string) { out.Notes = append(out.Notes, "qwen: "+s) }
