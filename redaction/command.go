@@ -359,9 +359,12 @@ func (sc *scan) tokens(i int) {
 		switch c := s[k]; c {
 		case '\n', '\r', ';', '|', '&', ')', '>', '<':
 			return
-		case ',':
+		case ',', ':', '[':
 			if !array {
-				return
+				if c == ',' {
+					return
+				}
+				break
 			}
 			k++
 			for k < limit && isSpace(s[k]) {

@@ -156,6 +156,10 @@ var (
 		register registry env environment header attribute attr tag config setting option metric measurement
 		localstorage s3 bucket socket blob file path name ordering sorting grouping pub`)
 
+	// beforeTokens are the words that make "… tokens" credentials rather than
+	// pieces of a text.
+	beforeTokens = set(`access refresh api auth bearer session csrf personal bot id device push deploy jwt oauth`)
+
 	// besides are words after the credential's own that do not change what the
 	// value is.
 	besides = set(`value val v string str plain plaintext raw new old current confirm confirmation confirmed again
@@ -232,6 +236,8 @@ stripped:
 		}
 	case last == "key":
 		n.grade = keyGrade(prev)
+	case last == "keys" && beforeKey[prev], last == "tokens" && beforeTokens[prev], last == "secrets" && (prev == "client" || prev == "app"):
+		n.grade, n.plural = floor, true
 	case last == "keys" && prev != "" && !notKey[prev]:
 		n.grade, n.plural = weak, true
 	case ends(last, "key") && len(last) > 4 && keyGrade(last[:len(last)-3]) == firm:

@@ -203,8 +203,8 @@ func (sc *scan) namedBefore(i int) bool {
 }
 
 var (
-	nameAttrs  = set(`name key keyname id field param parameter variable var env attribute attr property header label k type option setting secret_name parametername`)
-	valueAttrs = set(`value val v default content secretvalue secret_value data defaultvalue default_value stringvalue string_value text`)
+	nameAttrs  = set(`name key keyname parameterkey id field param parameter variable var env attribute attr property header label k type option setting secret_name parametername`)
+	valueAttrs = set(`value val v default content secretvalue secret_value data defaultvalue default_value stringvalue string_value parametervalue text`)
 )
 
 // attribute: the name is the value of one attribute, its own value that of

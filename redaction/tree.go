@@ -28,8 +28,44 @@ func (h *hider) value(v any) any {
 	return v
 }
 
-func (h *hider) array(a []any) any {
-	secret := argvSecrets(a)
+// argNames are the members that hold a program's arguments when another holds
+// its name.
+var argNames = set("args arguments argv params")
+
+func programOf(m map[string]any) string {
+	for _, k := range [...]string{"command", "cmd", "program", "executable", "bin", "file"} {
+		if s, ok := m[k].(string); ok {
+			s = s[strings.LastIndexAny(s, `/\`)+1:]
+			if commandNames[s] {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+func hasUser(m map[string]any) bool {
+	for _, k := range [...]string{"user", "username", "login", "email", "User", "Username"} {
+		if _, ok := m[k].(string); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hider) array(a []any) any { return h.words(a, "") }
+
+// words redacts an array, which may be a command's words; program is the
+// command when it is not the first of them.
+func (h *hider) words(a []any, program string) any {
+	var secret [][]span
+	if program != "" {
+		if secret = argvSecrets(append([]any{program}, a...)); secret != nil {
+			secret = secret[1:]
+		}
+	} else {
+		secret = argvSecrets(a)
+	}
 	var out []any
 	for i, e := range a {
 		n := e
@@ -76,6 +112,7 @@ func (h *hider) object(m map[string]any) any {
 		out[nk] = v
 	}
 	pair := pairName(m, sc)
+	program := programOf(m)
 	kube := m["kind"] == "Secret"
 	_, jwk := m["kty"].(string)
 	for k, v := range m {
@@ -90,17 +127,23 @@ func (h *hider) object(m map[string]any) any {
 				}
 			}
 		}
+		if id.grade == weak && id.kind == userPass && strings.EqualFold(k, "pass") && hasUser(m) {
+			id.grade, id.kind = firm, plain
+		}
+		args, isArgs := v.([]any)
 		switch {
 		case len(k) > maxName:
 			n = h.value(v)
+		case isArgs && program != "" && argNames[strings.ToLower(k)]:
+			n = h.words(args, program)
 		case kube && (k == "data" || k == "stringData"), id.grade >= firm:
 			n = h.hideAll(v, &id)
 		case pair.grade >= weak && pairValues[strings.ToLower(k)]:
-			n = h.hideUnder(v, &pair, sc)
+			n = h.hideUnder(k, v, &pair, sc)
 		case jwk && (k == "d" || k == "p" || k == "q" || k == "dp" || k == "dq" || k == "qi" || k == "k"):
 			n = h.hideAll(v, &name{grade: floor})
 		case id.grade == weak:
-			n = h.hideUnder(v, &id, sc)
+			n = h.hideUnder(k, v, &id, sc)
 		default:
 			n = h.value(v)
 		}
@@ -116,11 +159,11 @@ func (h *hider) object(m map[string]any) any {
 }
 
 // pairValues are the members that hold the value of what "name" names.
-var pairValues = set(`value val v default content secret data defaultvalue default_value stringvalue string_value text`)
+var pairValues = set(`value val v default content secret data defaultvalue default_value stringvalue string_value parametervalue text`)
 
 // pairName judges {"name": "DB_PASSWORD", "value": …} by its name.
 func pairName(m map[string]any, sc *scan) name {
-	for _, k := range [...]string{"name", "key", "Name", "Key", "field", "param", "parameter", "parameterName", "variable", "keyName", "env", "header", "id", "type", "label", "k"} {
+	for _, k := range [...]string{"name", "key", "Name", "Key", "field", "param", "parameter", "parameterName", "ParameterKey", "variable", "keyName", "env", "header", "id", "type", "label", "k"} {
 		if s, ok := m[k].(string); ok && len(s) < maxName && s != "" {
 			if n := sc.names.of(s, ""); n.grade >= firm || n.grade == weak && k != "type" && k != "id" {
 				return n
@@ -216,7 +259,7 @@ func (h *hider) learnValue(s string) {
 
 // hideUnder judges a value under a name that is a credential's only if the
 // value looks like one.
-func (h *hider) hideUnder(v any, n *name, sc *scan) any {
+func (h *hider) hideUnder(k string, v any, n *name, sc *scan) any {
 	if n.grade >= firm {
 		return h.hideAll(v, n)
 	}
@@ -227,16 +270,8 @@ func (h *hider) hideUnder(v any, n *name, sc *scan) any {
 		if n.kind == cookies {
 			sc.cookieText(&place{closed: true, n: *n}, 0, len(v))
 		} else if n.kind != plain || !n.plural || randomish(v) {
-			if n.kind == userPass {
-				p.id = "auth"
-				if !passLike(v) || strings.IndexByte(v, ':') > 0 {
-					sc.judge(&p, 0, len(v), '"')
-				} else if randomish(v) || isBasic(v) {
-					sc.hideValue(0, len(v), ruleKey)
-				}
-			} else {
-				sc.judge(&p, 0, len(v), '"')
-			}
+			p.id = k
+			sc.judge(&p, 0, len(v), '"')
 		}
 		if len(sc.spans) == 0 {
 			return h.text(v)
@@ -259,21 +294,31 @@ func (h *hider) hideUnder(v any, n *name, sc *scan) any {
 		}
 		out := make([]any, len(v))
 		for i, e := range v {
-			out[i] = h.hideUnder(e, n, sc)
+			out[i] = h.hideUnder(k, e, n, sc)
 		}
 		return out
 	case map[string]any:
 		if n.kind == cookies {
 			return h.hideAll(v, n)
 		}
-		if n.plural {
-			out := make(map[string]any, len(v))
-			for k, e := range v {
-				out[h.text(k)] = h.hideUnder(e, n, sc)
-			}
-			return out
+		m, ok := h.value(v).(map[string]any)
+		if !n.plural || !ok {
+			return m
 		}
-		return h.value(v)
+		// Members without a name that tells are judged by the name above.
+		tokens := len(k) >= 6 && strings.EqualFold(k[len(k)-6:], "tokens")
+		out := make(map[string]any, len(m))
+		for member, e := range m {
+			out[member] = e
+			s, isText := e.(string)
+			if was, ok := v[member].(string); !isText || !ok || was != s {
+				continue
+			}
+			if randomish(s) || tokens && len(s) >= 4 && beforeTokens[strings.ToLower(member)] {
+				out[member] = h.hideAll(s, n)
+			}
+		}
+		return out
 	}
 	return v
 }
@@ -345,7 +390,7 @@ func argvSecrets(a []any) [][]span {
 				}
 			}
 		}
-		known = known || i < 3 && argvCommands()[w]
+		known = known || i < 3 && commandNames[w]
 	}
 	if !known {
 		return out
@@ -377,8 +422,6 @@ func argvSecrets(a []any) [][]span {
 	}
 	return out
 }
-
-func argvCommands() map[string]bool { return commandNames }
 
 var commandNames = func() map[string]bool {
 	m := map[string]bool{}
