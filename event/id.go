@@ -20,15 +20,14 @@ func NewID(t time.Time) string {
 // in which two channels, or two readings, name one fact alike. Where one part
 // ends and the next begins counts.
 func DeriveID(parts ...string) string {
-	h := sha256.New()
-	var n [8]byte
+	var few [512]byte
+	b := few[:0]
 	for _, p := range parts {
-		binary.LittleEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(p)))
+		b = append(b, p...)
 	}
-	var u ulid.ULID
-	copy(u[:], h.Sum(n[:0]))
+	sum := sha256.Sum256(b)
+	u := ulid.ULID(sum[:len(ulid.ULID{})])
 	return u.String()
 }
 

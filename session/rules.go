@@ -111,7 +111,7 @@ func (s *Session) startRun(d *event.Draft, _ *facts) bool {
 // drain ends the open runs as cut off, with no claim by whom.
 func (s *Session) drain(at time.Time) {
 	s.st.open.all(func(id string, _ *run) bool {
-		s.rule(event.Draft{Header: event.Header{Type: "run.cancelled", Run: id, Time: at, Severity: event.Notice}})
+		s.rule(at, &event.Draft{Header: event.Header{Type: "run.cancelled", Run: id, Time: at, Severity: event.Notice}})
 		return true
 	})
 }
@@ -154,7 +154,7 @@ func (s *Session) openRun(d *event.Draft) {
 	if d.Run == "" || s.st.open.len() > 0 || s.st.over.has(d.Run) {
 		return
 	}
-	s.rule(event.Draft{Header: event.Header{Type: "run.started", Run: d.Run, Time: d.Time}, Key: d.Run})
+	s.rule(d.Time, &event.Draft{Header: event.Header{Type: "run.started", Run: d.Run, Time: d.Time}, Key: d.Run})
 }
 
 // open is for whatever a later event of a pair will cite: it belongs to its

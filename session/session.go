@@ -58,7 +58,14 @@ type Session struct {
 	exited  bool            // session.ended, or its stand-in, was bound by us
 	settle  []string        // requests answered out of band in this Bind
 	out     []event.Draft   // what this Bind gives
+	idle    []*work         // for the drafts to come
 	handled map[string]rule // by type
+}
+
+// work is a draft on its way through the rules.
+type work struct {
+	d event.Draft
+	f facts
 }
 
 // maxInt is the greatest integer that survives every JSON reader.
@@ -84,13 +91,9 @@ func (s *Session) State() *State { return s.st }
 // of a stale run, the close of a request) is added where it belongs. now is
 // the time of drafts that carry none.
 func (s *Session) Bind(now time.Time, drafts []event.Draft) []event.Draft {
-	s.out = make([]event.Draft, 0, len(drafts)+1)
+	s.out = make([]event.Draft, 0, len(drafts))
 	for i := range drafts {
-		d := drafts[i]
-		if d.Time.IsZero() {
-			d.Time = now
-		}
-		s.bind(d)
+		s.bind(now, &drafts[i])
 	}
 	s.settleAnswered(now)
 	return s.take()
@@ -116,7 +119,7 @@ func (s *Session) Exit(now time.Time, x Exit) []event.Draft {
 		if !s.placed || r.epoch != s.pos.Epoch { // another process's, that went unseen: this one's end says nothing of it
 			d = event.Draft{Header: event.Header{Type: "run.cancelled", Run: id, Time: now, Severity: event.Notice}}
 		}
-		s.rule(d)
+		s.rule(now, &d)
 		return true
 	})
 	if s.exited {
@@ -130,14 +133,14 @@ func (s *Session) Exit(now time.Time, x Exit) []event.Draft {
 		} else if x.Code >= 0 {
 			f = append(f, event.Meta("code", x.Code))
 		}
-		s.place(event.Draft{Header: event.Header{Type: "x.aep-wrap.session.exited", Time: now, Cause: x.Cause}, Fields: f}, facts{})
+		s.place(&event.Draft{Header: event.Header{Type: "x.aep-wrap.session.exited", Time: now, Cause: x.Cause}, Fields: f}, &facts{})
 		return s.take()
 	}
 	d := event.Draft{Header: event.Header{Type: "session.ended", Time: now, Cause: x.Cause}}
 	if out.reason != "" {
 		d.Fields = event.Fields{event.Meta("reason", out.reason)}
 	}
-	s.rule(d)
+	s.rule(now, &d)
 	return s.take()
 }
 
@@ -195,40 +198,68 @@ func outcomeOf(x Exit) outcome {
 }
 
 // bind takes one draft through join, dedupe and its type's rule.
-func (s *Session) bind(d event.Draft) {
+func (s *Session) bind(now time.Time, d *event.Draft) {
 	if foreign(d.Type) {
 		return
 	}
 	if event.Category(d.Type) == "agent" {
-		s.bindAgent(d)
+		s.bindAgent(now, *d)
 		return
 	}
-	s.rule(d)
+	s.rule(now, d)
 }
 
-// rule applies the rule of a draft's type, then places it.
-func (s *Session) rule(d event.Draft) {
-	f := draftFacts(&d)
-	r, ok := s.handled[d.Type]
-	if ok && r.join != nil && !r.join(s, &d, &f) {
-		return
+// rule applies the rule of a draft's type, then places it. It works on a copy:
+// d is left as it is.
+func (s *Session) rule(now time.Time, d *event.Draft) {
+	w := new(work)
+	if n := len(s.idle); n > 0 {
+		w, s.idle = s.idle[n-1], s.idle[:n-1]
 	}
-	if r, ok = s.handled[d.Type]; d.ID == "" && d.Key != "" {
+	w.d = *d
+	if w.d.Time.IsZero() {
+		w.d.Time = now
+	}
+	w.f = draftFacts(&w.d)
+	if s.admit(&w.d, &w.f) {
+		s.place(&w.d, &w.f)
+	}
+	*w = work{}
+	s.idle = append(s.idle, w)
+}
+
+// admit joins a draft with what was remembered; false drops it.
+func (s *Session) admit(d *event.Draft, f *facts) bool {
+	typ := d.Type
+	r := s.handled[typ]
+	if r.join != nil && !r.join(s, d, f) {
+		return false
+	}
+	if d.Type != typ {
+		r = s.handled[d.Type]
+	}
+	if d.ID == "" && d.Key != "" {
 		d.ID = event.DeriveID(s.cfg.Agent, s.cfg.Session, d.Type, d.Key)
 	}
 	if d.ID != "" && s.st.seen.has(d.ID) {
-		return
+		return false
 	}
-	if ok && r.apply != nil && !r.apply(s, &d, &f) {
-		return
+	if r.apply != nil && !r.apply(s, d, f) {
+		return false
 	}
-	s.inheritRun(&d, r)
-	s.place(d, f)
+	if d.Run == "" && !r.sessionWide && s.st.open.len() == 1 { // the only one that is open
+		o, _ := s.st.open.oldest()
+		d.Run = o.id
+	}
+	return true
 }
 
 // bindAgent is for agent.* events: they speak of no session and have no place
 // in its order.
-func (s *Session) bindAgent(d event.Draft) {
+func (s *Session) bindAgent(now time.Time, d event.Draft) {
+	if d.Time.IsZero() {
+		d.Time = now
+	}
 	if d.Key != "" && d.ID == "" {
 		d.ID = event.DeriveID(s.cfg.Agent, "", d.Type, d.Key)
 	}
@@ -249,7 +280,7 @@ func (s *Session) bindAgent(d event.Draft) {
 
 // place gives a draft its id and its position, and remembers it. At first
 // sight of a session it is told that it started.
-func (s *Session) place(d event.Draft, f facts) {
+func (s *Session) place(d *event.Draft, f *facts) {
 	if d.Type != "session.started" {
 		s.greet(d.Time)
 	}
@@ -266,17 +297,17 @@ func (s *Session) place(d event.Draft, f facts) {
 	if d.Traceparent == "" {
 		d.Traceparent = s.cfg.Traceparent
 	}
-	p := s.next(&d)
+	p := s.next(d)
 	d.Sequenced, d.Epoch, d.Seq = true, p.Epoch, p.Seq
 	s.st.seen.add(d.ID)
 	s.st.note(&d.Header, f)
-	s.out = append(s.out, d)
+	s.out = append(s.out, *d)
 }
 
 // greet tells that the session started, where nothing has told it yet.
 func (s *Session) greet(at time.Time) {
 	if s.st.started == "" {
-		s.place(event.Draft{Header: event.Header{Type: "session.started", Time: at}, Key: s.cfg.Session}, facts{})
+		s.place(&event.Draft{Header: event.Header{Type: "session.started", Time: at}, Key: s.cfg.Session}, &facts{})
 	}
 }
 
@@ -309,15 +340,6 @@ func (s *Session) next(first *event.Draft) event.Position {
 // resumes says whether a session's first event tells that it began earlier.
 func resumes(d *event.Draft) bool {
 	return d.Type == "session.started" && (str(d.Fields, "trigger") == "resume" || str(d.Fields, "source") == "resume")
-}
-
-// inheritRun gives a draft without a run the only one that is open.
-func (s *Session) inheritRun(d *event.Draft, r rule) {
-	if d.Run != "" || r.sessionWide || s.st.open.len() != 1 {
-		return
-	}
-	o, _ := s.st.open.oldest()
-	d.Run = o.id
 }
 
 // demote makes a draft that cannot say what its type promises (the name of the
@@ -384,7 +406,7 @@ func (s *Session) closeOne(at time.Time, r *request) {
 }
 
 func (s *Session) resolve(at time.Time, r *request, resolution string) {
-	s.rule(event.Draft{
+	s.rule(at, &event.Draft{
 		Header: event.Header{Type: "attention.resolved", Subject: r.id, Time: at, Run: r.run, Step: r.step},
 		Fields: event.Fields{event.Meta("resolution", resolution)},
 	})
@@ -397,7 +419,7 @@ func (s *Session) answeredLocally(at time.Time, r *request, option string) {
 	if slices.Contains(r.options, option) {
 		answer = event.Fields{event.Meta("option", option)}
 	}
-	s.rule(event.Draft{
+	s.rule(at, &event.Draft{
 		Header: event.Header{Type: "attention.answered", Subject: r.id, Time: at, Run: r.run, Step: r.step},
 		Fields: event.Fields{event.Meta("answer", answer), event.Meta("via", "oob")},
 	})

@@ -120,7 +120,8 @@ func (st *State) Fold(e event.Event) {
 	if !e.Sequenced {
 		return
 	}
-	st.note(&e.Header, readFacts(e.Type, e.Data))
+	f := readFacts(e.Type, e.Data)
+	st.note(&e.Header, &f)
 }
 
 // facts are the payload members that the rules ask for, from a draft or from
@@ -159,7 +160,7 @@ func readFacts(typ string, data json.RawMessage) (f facts) {
 
 // note takes in one event, bound now or read back. It is the only place where
 // State changes.
-func (st *State) note(h *event.Header, f facts) {
+func (st *State) note(h *event.Header, f *facts) {
 	if p := h.Position(); !st.any || st.last.Less(p) {
 		st.last = p
 	}
@@ -174,25 +175,25 @@ func (st *State) note(h *event.Header, f facts) {
 
 // effects says what an event of each type changes. A type that is not here
 // changes nothing but the position.
-var effects = map[string]func(*State, *event.Header, facts){
-	"session.started": func(st *State, h *event.Header, _ facts) {
+var effects = map[string]func(*State, *event.Header, *facts){
+	"session.started": func(st *State, h *event.Header, _ *facts) {
 		if st.started == "" {
 			st.started = h.ID
 		}
 	},
-	"session.ended": func(st *State, _ *event.Header, _ facts) { st.ended = true },
+	"session.ended": func(st *State, _ *event.Header, _ *facts) { st.ended = true },
 
-	"run.started": func(st *State, h *event.Header, _ facts) {
+	"run.started": func(st *State, h *event.Header, _ *facts) {
 		st.runs++
 		if h.Run != "" && !st.over.has(h.Run) {
 			st.open.put(h.Run, &run{id: h.Run, started: h.ID, at: h.Time, epoch: h.Epoch})
 		}
 	},
 	"run.finished":  endRun,
-	"run.failed":    func(st *State, h *event.Header, f facts) { endRun(st, h, f); st.giveUp(h.Run) },
-	"run.cancelled": func(st *State, h *event.Header, f facts) { endRun(st, h, f); st.giveUp(h.Run) },
+	"run.failed":    func(st *State, h *event.Header, f *facts) { endRun(st, h, f); st.giveUp(h.Run) },
+	"run.cancelled": func(st *State, h *event.Header, f *facts) { endRun(st, h, f); st.giveUp(h.Run) },
 
-	"tool.requested": func(st *State, h *event.Header, f facts) {
+	"tool.requested": func(st *State, h *event.Header, f *facts) {
 		st.progress(h.Run)
 		t := &tool{id: h.ID, call: f.call, name: f.tool, args: f.args, run: h.Run, step: h.Step}
 		key := callKey(f.call, h.ID)
@@ -206,16 +207,16 @@ var effects = map[string]func(*State, *event.Header, facts){
 			r.tool, r.call, t.asked = t.id, t.call, true
 		}
 	},
-	"tool.completed": func(st *State, h *event.Header, f facts) { st.progress(h.Run); st.endTool(h, f) },
-	"tool.denied":    func(st *State, h *event.Header, f facts) { st.progress(h.Run); st.endTool(h, f) },
-	"tool.failed": func(st *State, h *event.Header, f facts) {
+	"tool.completed": func(st *State, h *event.Header, f *facts) { st.progress(h.Run); st.endTool(h, f) },
+	"tool.denied":    func(st *State, h *event.Header, f *facts) { st.progress(h.Run); st.endTool(h, f) },
+	"tool.failed": func(st *State, h *event.Header, f *facts) {
 		if r, ok := st.open.get(h.Run); ok {
 			r.failed = h.ID
 		}
 		st.endTool(h, f)
 	},
 
-	"attention.requested": func(st *State, h *event.Header, f facts) {
+	"attention.requested": func(st *State, h *event.Header, f *facts) {
 		r := &request{id: h.ID, pair: f.pair, kind: f.kind, options: f.options, form: f.form, run: h.Run, step: h.Step, at: h.Time}
 		t := f.about
 		if !f.bound { // read back: its cause is the tool, if it is about one
@@ -234,7 +235,7 @@ var effects = map[string]func(*State, *event.Header, facts){
 		}
 		st.requests.put(h.ID, r)
 	},
-	"attention.answered": func(st *State, h *event.Header, _ facts) {
+	"attention.answered": func(st *State, h *event.Header, _ *facts) {
 		if r, ok := st.requests.get(h.Subject); ok {
 			r.answer = h.ID
 		}
@@ -242,8 +243,8 @@ var effects = map[string]func(*State, *event.Header, facts){
 	"attention.resolved": closeRequest,
 	"attention.timeout":  closeRequest,
 
-	"control.accepted": func(st *State, h *event.Header, _ facts) { st.acks.add(h.Cause) },
-	"control.rejected": func(st *State, h *event.Header, _ facts) { st.acks.add(h.Cause) },
+	"control.accepted": func(st *State, h *event.Header, _ *facts) { st.acks.add(h.Cause) },
+	"control.rejected": func(st *State, h *event.Header, _ *facts) { st.acks.add(h.Cause) },
 
 	"delegation.subagent.started":  openPair,
 	"progress.task.planned":        openPair,
@@ -251,18 +252,18 @@ var effects = map[string]func(*State, *event.Header, facts){
 	"run.step.started":             openPair,
 }
 
-func endRun(st *State, h *event.Header, _ facts) {
+func endRun(st *State, h *event.Header, _ *facts) {
 	st.open.del(h.Run)
 	st.over.add(h.Run)
 }
 
-func openPair(st *State, h *event.Header, f facts) {
+func openPair(st *State, h *event.Header, f *facts) {
 	if f.pair != "" {
 		st.pairs.put(h.Type+" "+f.pair, opener{h.ID, h.Run, h.Step})
 	}
 }
 
-func closeRequest(st *State, h *event.Header, _ facts) {
+func closeRequest(st *State, h *event.Header, _ *facts) {
 	st.closed.add(h.Subject)
 	if r, ok := st.requests.get(h.Subject); ok {
 		if r.pair != "" {
@@ -284,7 +285,7 @@ func (st *State) progress(id string) {
 }
 
 // endTool moves the tool that an outcome speaks of out of the open ones.
-func (st *State) endTool(h *event.Header, f facts) {
+func (st *State) endTool(h *event.Header, f *facts) {
 	key, t := st.openTool(f.call, h.Cause)
 	if t == nil {
 		if f.call == "" {

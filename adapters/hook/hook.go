@@ -11,6 +11,7 @@ package hook
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,17 +119,23 @@ func (t *Table) check(name string, r Row) {
 
 // Map turns a moment into drafts.
 func (t *Table) Map(m adapters.Moment) []event.Draft {
-	in := In{Moment: &m, Vendor: t.v.Vendor, at: m.Payload}
-	name := t.v.Name(&in)
+	// Facts are called by value, so what they are given lives on the heap: once.
+	work := &struct {
+		moment adapters.Moment
+		in     In
+	}{moment: m}
+	in := &work.in
+	*in = In{Moment: &work.moment, Vendor: t.v.Vendor, at: m.Payload}
+	name := t.v.Name(in)
 	row, ok := t.v.Rows[name]
 	if !ok {
 		row = t.v.Other
 	}
-	out, missing := t.eval(row, &in, name, nil)
+	out, missing := t.eval(&row, in, name, nil)
 	if missing != "" && len(out) == 0 {
 		out = append(out, event.Draft{})
 		d := &out[0]
-		t.place(&in, d, t.fallback(name))
+		t.place(in, d, t.fallback(name))
 		d.Severity = event.Notice
 		if m.Payload == nil {
 			missing = "payload"
@@ -140,7 +147,7 @@ func (t *Table) Map(m adapters.Moment) []event.Draft {
 
 // eval gives a row's drafts; missing names what the row needed and the payload
 // does not have.
-func (t *Table) eval(r Row, in *In, name string, out []event.Draft) (_ []event.Draft, missing string) {
+func (t *Table) eval(r *Row, in *In, name string, out []event.Draft) (_ []event.Draft, missing string) {
 	switch r.kind {
 	case nothing:
 		return out, ""
@@ -173,9 +180,10 @@ func (t *Table) eval(r Row, in *In, name string, out []event.Draft) (_ []event.D
 		return out, ""
 	case many:
 		n := len(out)
-		for _, sub := range r.rows {
+		out = slices.Grow(out, len(r.rows))
+		for i := range r.rows {
 			var m string
-			if out, m = t.eval(sub, in, name, out); m != "" {
+			if out, m = t.eval(&r.rows[i], in, name, out); m != "" {
 				missing = m
 			}
 		}
@@ -195,23 +203,23 @@ func (t *Table) eval(r Row, in *In, name string, out []event.Draft) (_ []event.D
 		if !ok {
 			sub = r.rows[0]
 		}
-		return t.eval(sub, in, name, out)
+		return t.eval(&sub, in, name, out)
 	case when:
 		if r.cond.holds(in) {
-			return t.eval(r.rows[0], in, name, out)
+			return t.eval(&r.rows[0], in, name, out)
 		}
-		return t.eval(r.rows[1], in, name, out)
+		return t.eval(&r.rows[1], in, name, out)
 	case each:
 		v, _ := in.get(r.at)
 		list, ok := v.([]any)
 		if !ok {
-			return t.eval(r.rows[1], in, name, out)
+			return t.eval(&r.rows[1], in, name, out)
 		}
 		n := len(out)
 		for _, x := range list {
 			sub := In{Moment: in.Moment, Vendor: in.Vendor, at: x}
 			var m string
-			if out, m = t.eval(r.rows[0], &sub, name, out); m != "" {
+			if out, m = t.eval(&r.rows[0], &sub, name, out); m != "" {
 				missing = m
 			}
 		}
