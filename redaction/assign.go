@@ -57,7 +57,7 @@ func (sc *scan) nameAt(start, end int) {
 	}
 	sc.seen = e
 	b := start
-	for b > sc.done && start-b < maxName {
+	for b > sc.low && start-b < maxName {
 		c := s[b-1]
 		if isWord(c) && !(isAlnum(c) && escapeBefore(s, b)) || c == '-' || c == '.' || c == '$' && b-1 > 0 && isWord(at(s, b)) {
 			b--
@@ -124,6 +124,12 @@ func quoteAt(s string, i int) (q byte, slashes, next int) {
 func (sc *scan) assigned(p *place) {
 	s := sc.s
 	i := p.end
+	if p.begin >= 2 && s[p.begin-1] == '{' && s[p.begin-2] == '$' { // ${NAME:-default}
+		if e := strings.IndexByte(s[i:min(len(s), i+200)], '}'); e > 0 {
+			sc.fallback(p, p.begin-2, i+e+1)
+		}
+		return
+	}
 	// A quote right before the name (of itself, or of "name: value").
 	if b := p.begin - 1; b >= 0 {
 		k := b
@@ -873,7 +879,7 @@ func (sc *scan) commaValue(p *place, start, end int, q byte) bool {
 		k--
 	}
 	if k >= 0 && (s[k] == '(' || s[k] == '[' || s[k] == ',') {
-		if n := p.slashesOf(s, end); at(s, skipBlank(s, end+n+1)) == ')' && s[k] != '[' {
+		if n := p.slashesOf(s, end); s[k] != '[' && (at(s, skipBlank(s, end+n+1)) == ')' || at(s, skipBlank(s, end+n+1)) == ',' && hasFold(s, k-19, "environmentvariable")) {
 			e := k
 			for e > 0 && isBlank(s[e-1]) {
 				e--

@@ -49,7 +49,7 @@ var commands = []command{
 	{names: []string{"sshpass"}, options: map[string]take{"-p": eitherWay}},
 	{names: []string{"docker", "podman", "nerdctl", "buildah", "skopeo", "helm", "oras", "crane", "az", "cf", "oc"}, when: "login", options: map[string]take{"-p": secretArg}},
 	{names: []string{"podman", "buildah", "skopeo"}, options: map[string]take{"--creds": userColon, "--src-creds": userColon, "--dest-creds": userColon}},
-	{names: []string{"redis-cli", "keydb-cli", "valkey-cli"}, options: map[string]take{"-a": secretArg, "--pass": secretArg}},
+	{names: []string{"redis-cli", "keydb-cli", "valkey-cli"}, options: map[string]take{"-a": secretArg, "--pass": secretArg}, after: []operand{{words: "auth", n: 1, take: secretArg}}},
 	{names: []string{"mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "mongoimport"}, options: map[string]take{"-p": secretArg}},
 	{names: []string{"sqlcmd", "bcp", "osql", "isql"}, options: map[string]take{"-P": secretArg}},
 	{names: []string{"sqlplus", "sqlldr", "expdp", "impdp", "rman"}, after: []operand{{n: 1, take: userSlash}}},
@@ -60,7 +60,8 @@ var commands = []command{
 	{names: []string{"gpg", "gpg2"}, options: map[string]take{"--passphrase": secretArg}},
 	{names: []string{"ssh-keygen"}, options: map[string]take{"-N": secretArg, "-P": secretArg}},
 	{names: []string{"ldapsearch", "ldapadd", "ldapmodify", "ldapdelete", "ldappasswd", "ldapwhoami"}, options: map[string]take{"-w": secretArg}},
-	{names: []string{"smbclient", "rpcclient", "smbget", "smbmap", "net"}, options: map[string]take{"-U": userPct, "--user": userPct}, after: []operand{{words: "user", n: 2, take: secretArg}}},
+	{names: []string{"smbclient", "rpcclient", "smbget", "smbmap", "net"}, options: map[string]take{"-U": userPct, "--user": userPct}, after: []operand{{words: "user", n: 2, take: secretArg}, {words: "use", take: secretArg}}},
+	{names: []string{"etcdctl"}, options: map[string]take{"--user": userColon}},
 	{names: []string{"lftp"}, options: map[string]take{"-u": userComma}},
 	{names: []string{"wpa_passphrase"}, after: []operand{{n: 2, take: secretArg}}},
 	{names: []string{"rabbitmqctl", "rabbitmqadmin"}, after: []operand{{words: "add_user", n: 2, take: secretArg}, {words: "change_password", n: 2, take: secretArg}, {words: "authenticate_user", n: 2, take: secretArg}}},
@@ -123,11 +124,20 @@ func (sc *scan) commandAt(c *command, start, end int) {
 			return
 		}
 	}
+	// Commands stand in commands (ssh h mysql -p…), but not without end.
+	if start < sc.line {
+		if sc.nested++; sc.nested > 8 {
+			return
+		}
+	} else {
+		sc.nested = 0
+	}
 	sc.tokens(start)
 	t := sc.toks
 	if len(t) < 2 {
 		return
 	}
+	sc.line = max(sc.line, t[len(t)-1].end)
 	if c.when != "" {
 		found := false
 		for _, x := range t {
@@ -317,6 +327,9 @@ func (sc *scan) take(k take, start, end int, q byte) {
 			sc.hideValue(start, start+c, ruleCommand)
 		}
 		return
+	}
+	if strings.HasPrefix(v, `\\`) {
+		return // a share's name
 	}
 	if k == glued || k == eitherWay {
 		sc.hideValue(start, end, ruleCommand)
@@ -556,7 +569,7 @@ func (sc *scan) stdinAt(start, end int) {
 				i = runOf(s, i, lower|upper|dash)
 				continue
 			}
-			start, end, q := i, i, byte(0)
+			start, end, q := i, 0, byte(0)
 			if bb, ee, qq, ok := sc.quoted(i); ok && ee <= stop {
 				start, end, q = bb, ee, qq
 				i = ee + 1
@@ -570,7 +583,7 @@ func (sc *scan) stdinAt(start, end int) {
 				end = i
 			}
 			v := s[start:end]
-			if v == "" || isReference(v, q) || v == "%s" || v == `%s\n` || strings.HasPrefix(v, "$") && q != '\'' || strings.HasPrefix(v, "`") {
+			if v == "" || isReference(v, q) || strings.Contains(v, "%s") || strings.HasPrefix(v, "$") && q != '\'' || strings.HasPrefix(v, "`") {
 				continue
 			}
 			if c := strings.IndexByte(v, ':'); encoded && (c < 1 || c == len(v)-1 || strings.IndexByte(v, ' ') >= 0 || isURL(v)) {

@@ -366,7 +366,11 @@ func (s *seal) family(start int, f *event.Field) {
 	if fam.digest {
 		s.member(start, f.Name, "_digest")
 		s.buf = append(s.buf, '"')
-		s.buf = append(s.buf, event.Digest(f.Value)...)
+		digest := f.Alt
+		if digest == "" {
+			digest = event.Digest(f.Value)
+		}
+		s.buf = append(s.buf, digest...)
 		s.buf = append(s.buf, '"')
 	}
 	if s.ceiling >= event.Redacted {

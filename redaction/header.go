@@ -135,14 +135,11 @@ func (sc *scan) schemeAt(p *place, i int) {
 		}
 		return
 	}
-	for at(s, k) == '"' || at(s, k) == '\'' || at(s, k) == '<' && false {
-		if b, e, q, ok := sc.quoted(k); ok {
-			if !isReference(s[b:e], q) {
-				sc.hideValue(b, e, ruleAuthorization)
-			}
-			return
+	if b, e, q, ok := sc.quoted(k); ok {
+		if !isReference(s[b:e], q) {
+			sc.hideValue(b, e, ruleAuthorization)
 		}
-		break
+		return
 	}
 	end := sc.bareEnd(p, k)
 	v := s[k:end]

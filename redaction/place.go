@@ -152,7 +152,7 @@ func (sc *scan) option(p *place, j int) {
 	}
 	end := sc.bareEnd(p, j)
 	v := s[j:end]
-	if v == "" || v[0] == '-' || isPunct(v) && len(v) < 6 || strings.HasPrefix(v, "$(") || v[0] == '`' || v[0] == '|' || v[0] == '>' || v[0] == '[' {
+	if v == "" || v[0] == '-' || v[0] == '(' || strings.HasPrefix(v, "id=") || strings.HasPrefix(v, "type=") || isPunct(v) && len(v) < 6 || strings.HasPrefix(v, "$(") || v[0] == '`' || v[0] == '|' || v[0] == '>' || v[0] == '[' {
 		return
 	}
 	if c := strings.IndexByte(v, ':'); c > 0 && openSSL(v[:c]) {
@@ -268,6 +268,12 @@ func (sc *scan) attribute(p *place, i int) bool {
 				m = next
 			}
 			m = skipBlank(s, m)
+			if at(s, m) == '>' && at(s, k-1) == '<' { // <value>x</value>
+				q := *p
+				q.sep = tagS
+				sc.bare(&q, m+1)
+				return true
+			}
 			if at(s, m) != ':' && at(s, m) != '=' {
 				k = e
 				continue
@@ -424,6 +430,8 @@ func (sc *scan) stated(p *place, j int) {
 	ok := randomish(v)
 	if said {
 		ok = ok || passLike(v) && len(v) >= 6
+	} else if p.n.password || strings.Count(p.id, "_") >= 2 { // password x, secret_access_key x
+		ok = ok && strings.IndexByte(v, '.') < 0 || passLike(v) && len(v) >= 7 && runOf(v, 0, alnum) == len(v) && runOf(v, runOf(v, 0, lower|upper), digit) < len(v)
 	} else {
 		ok = ok && (len(v) >= 12 || passLike(v) && strings.ContainsAny(v, "!@#$%^&*")) && strings.IndexByte(v, '.') < 0
 	}

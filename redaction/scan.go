@@ -14,18 +14,26 @@ type span struct {
 
 // scan is one pass over one text. It is pooled: names keeps what it learned.
 type scan struct {
-	s     string
-	spans []span
-	found []string // values that were told by where they stand, not by what they are
-	done  int      // everything before it is hidden already
-	seen  int      // the end of the identifier that was judged last
-	kube  int      // the end of the manifest that was read last
-	jwk   int      // … of the key
-	plain int      // … of the run of base64 that is no token
-	hits  int
-	json  int8 // 0 not known, 1 no, 2 the text holds escaped strings
-	names names
-	toks  []token
+	s      string
+	spans  []span
+	found  []string // values that were told by where they stand, not by what they are
+	at     int      // where the pass stands
+	done   int      // everything from at up to here is hidden already, but for the holes
+	low    int      // a look back from the hit at hand ends here
+	holes  []hole   // … which are these, in order
+	hole   int      // the first of them that at has not passed
+	line   int      // the end of the command line that was read last
+	nested int      // how many commands were read in it
+	head   int      // the line that headed the last table
+	tabled int      // … and its end
+	seen   int      // the end of the identifier that was judged last
+	kube   int      // the end of the manifest that was read last
+	jwk    int      // … of the key
+	plain  int      // … of the run of base64 that is no token
+	hits   int
+	json   int8 // 0 not known, 1 no, 2 the text holds escaped strings
+	names  names
+	toks   []token
 }
 
 var scans = sync.Pool{New: func() any { return new(scan) }}
@@ -38,7 +46,9 @@ func newScan(s string) *scan {
 
 func (sc *scan) reset(s string) {
 	sc.s, sc.spans, sc.found = s, sc.spans[:0], sc.found[:0]
-	sc.done, sc.seen, sc.kube, sc.jwk, sc.plain, sc.hits, sc.json = 0, 0, 0, 0, 0, 0, 0
+	sc.at, sc.done, sc.low, sc.holes, sc.hole = 0, 0, 0, sc.holes[:0], 0
+	sc.head, sc.tabled, sc.line, sc.nested = 0, 0, 0, 0
+	sc.seen, sc.kube, sc.jwk, sc.plain, sc.hits, sc.json = 0, 0, 0, 0, 0, 0
 }
 
 func (sc *scan) release() {
@@ -52,15 +62,26 @@ func (sc *scan) release() {
 	scans.Put(sc)
 }
 
+// hole is a piece before done that was not hidden, because a rule that looks
+// ahead (a command's words, a URL's user part) hid something behind it.
+// Before low is what was hidden earlier.
+type hole struct{ start, end, low int }
+
 // hide adds a span; what it covers is not looked at again.
 func (sc *scan) hide(start, end int, r *Rule) {
 	if start >= end {
 		return
 	}
 	sc.spans = append(sc.spans, span{start: start, end: end, rule: r})
-	if end > sc.done {
-		sc.done = end
+	if sc.hole < len(sc.holes) {
+		if h := &sc.holes[sc.hole]; start >= h.start && end <= h.end && start-sc.at < 16 {
+			h.start, h.low = end, end
+		}
 	}
+	if from := max(sc.at, sc.done); start > from {
+		sc.holes = append(sc.holes, hole{from, start, sc.done})
+	}
+	sc.done = max(sc.done, end)
 }
 
 // hideValue is hide for a value that was told by its place: it is then hidden
@@ -149,12 +170,13 @@ func (sc *scan) run() {
 		for _, id := range e.auto.ends[(state&^hit)/e.auto.width] {
 			t := e.fire[id]
 			n := len(e.auto.literals[id])
-			if i+1-n >= sc.done {
-				t(sc, i+1-n, i+1)
+			if start := i + 1 - n; sc.open(start) {
+				sc.at = i + 1
+				t(sc, start, i+1)
 			}
 		}
 	}
-	sc.done = 0
+	sc.done, sc.low, sc.holes, sc.hole = 0, 0, sc.holes[:0], 0
 	for i := 0; ; i++ {
 		n := strings.IndexByte(s[i:], '.')
 		if n < 0 {
@@ -163,4 +185,20 @@ func (sc *scan) run() {
 		i += n
 		sc.dotAt(i)
 	}
+}
+
+// open says whether what begins at start is not hidden yet, and sets low.
+func (sc *scan) open(start int) bool {
+	if start >= sc.done {
+		sc.low, sc.holes, sc.hole = sc.done, sc.holes[:0], 0
+		return true
+	}
+	for sc.hole < len(sc.holes) && sc.holes[sc.hole].end <= start {
+		sc.hole++
+	}
+	if sc.hole < len(sc.holes) && start >= sc.holes[sc.hole].start {
+		sc.low = sc.holes[sc.hole].low
+		return true
+	}
+	return false
 }

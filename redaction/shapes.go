@@ -141,7 +141,7 @@ func terraformHead(s string, i int) int {
 // Discord's three parts, and Vault's first ones (s.… and b.…).
 func (sc *scan) dotAt(i int) {
 	s := sc.s
-	if i < sc.done {
+	if i < sc.low {
 		return
 	}
 	if at(s, i+7) == '.' || at(s, i+8) == '.' {
@@ -150,7 +150,7 @@ func (sc *scan) dotAt(i int) {
 			m++
 		}
 		b := i
-		for b > sc.done && is(s[b-1], base64url) && i-b < 30 {
+		for b > sc.low && is(s[b-1], base64url) && i-b < 30 {
 			b--
 		}
 		e := runOf(s, m+1, base64url)
@@ -191,7 +191,7 @@ func shapeTriggers() []trigger {
 				}
 				b := start
 				if sh.back != nil {
-					if b = sh.back(s, start); b < sc.done {
+					if b = sh.back(s, start); b < sc.low {
 						return
 					}
 				} else if !edge(s, start) {
@@ -317,7 +317,7 @@ func (sc *scan) base64PEMAt(start, end int) {
 func (sc *scan) pemAt(start, end int) {
 	s := sc.s
 	b := start
-	for b > sc.done && s[b-1] == '-' {
+	for b > sc.low && s[b-1] == '-' {
 		b--
 	}
 	k := end

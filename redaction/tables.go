@@ -96,7 +96,7 @@ var placeTriggers = []trigger{
 	{"sudo -s", (*scan).stdinAt},
 	{"chpasswd", (*scan).stdinAt},
 	{"secret put ", (*scan).stdinAt}, {"secret set ", (*scan).stdinAt}, {"secrets set ", (*scan).stdinAt}, {"secrets add ", (*scan).stdinAt},
-	{"base64", (*scan).stdinAt},
+	{"base64", (*scan).stdinAt}, {"mkpasswd", (*scan).stdinAt}, {"kinit ", (*scan).stdinAt}, {"passwd ", (*scan).stdinAt},
 	{"$2a$", (*scan).cryptAt}, {"$2b$", (*scan).cryptAt}, {"$2y$", (*scan).cryptAt}, {"$2x$", (*scan).cryptAt},
 	{"$1$", (*scan).cryptAt}, {"$5$", (*scan).cryptAt}, {"$6$", (*scan).cryptAt}, {"$7$", (*scan).cryptAt}, {"$y$", (*scan).cryptAt},
 	{"$apr1$", (*scan).cryptAt}, {"$argon2", (*scan).cryptAt}, {"$pbkdf2", (*scan).cryptAt}, {"$scrypt$", (*scan).cryptAt},
@@ -152,12 +152,12 @@ func (sc *scan) pemEndAt(start, end int) {
 	}
 	e = runOf(s, e, dash)
 	b := start
-	for b > sc.done && b > 0 && start-b < maxBlock {
+	for b > sc.low && b > 0 && start-b < maxBlock {
 		nl := b - 1
 		if s[nl] != '\n' {
 			if nl > 0 && s[nl-1] == '\\' && (s[nl] == 'n' || s[nl] == 'r') {
 				k := nl - 1
-				for k > sc.done && is(s[k-1], base64std|equals) {
+				for k > sc.low && is(s[k-1], base64std|equals) {
 					k--
 				}
 				if nl-1-k < 16 {
@@ -172,7 +172,7 @@ func (sc *scan) pemEndAt(start, end int) {
 			break
 		}
 		k := nl
-		for k > sc.done && (is(s[k-1], base64std|equals) || s[k-1] == '\r') {
+		for k > sc.low && (is(s[k-1], base64std|equals) || s[k-1] == '\r') {
 			k--
 		}
 		if nl-k < 8 {
@@ -347,6 +347,9 @@ func (sc *scan) table(p *place, i int) bool {
 		j++
 	}
 	b := lineStart(s, p.begin, 1024)
+	if b < sc.tabled && b != sc.head {
+		return false
+	}
 	d := at(s, j)
 	if d != ',' && d != ';' && d != '\t' && d != '|' {
 		if j < len(s) && d != '\n' && d != '\r' {
@@ -398,6 +401,7 @@ func (sc *scan) table(p *place, i int) bool {
 		return false
 	}
 	found := false
+	head0 := b
 	next := eol(s, e)
 	for rows := 0; next > 0 && next < len(s) && rows < 100000; rows++ {
 		b, e := next, lineEnd(s, next)
@@ -436,6 +440,7 @@ func (sc *scan) table(p *place, i int) bool {
 			c++
 			k++
 		}
+		sc.head, sc.tabled = head0, b
 		if c != n || cb < 0 {
 			if rows == 0 {
 				return false
@@ -490,7 +495,6 @@ func (sc *scan) kubeAt(start, end int) {
 		hi = end + x
 	}
 	sc.kube = hi
-	done := sc.done
 	for _, key := range [...]string{"data", "stringData"} {
 		for off := lo; off < hi; {
 			x := strings.Index(s[off:hi], key)
@@ -534,7 +538,6 @@ func (sc *scan) kubeAt(start, end int) {
 			}
 		}
 	}
-	sc.done = max(done, start)
 }
 
 // kubeLines hides the values of the YAML mapping under the key at x.

@@ -68,7 +68,7 @@ func (h *hider) words(a []any, program string) any {
 	}
 	var out []any
 	for i, e := range a {
-		n := e
+		var n any
 		h.down("", index(h.explain, i))
 		if s, ok := e.(string); ok && secret != nil && secret[i] != nil {
 			n = h.hideParts(s, secret[i])

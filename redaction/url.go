@@ -219,14 +219,14 @@ func (sc *scan) queryAt(start, end int) {
 func (sc *scan) atHost(start, end int) {
 	s := sc.s
 	b := start
-	for b > sc.done && start-b < 160 {
+	for b > sc.low && start-b < 160 {
 		c := s[b-1]
 		if isSpace(c) || c == '"' || c == '\'' || c == '`' || c == '=' || c == '<' || c == '(' || c == '>' || c == ',' {
 			break
 		}
 		b--
 	}
-	if b > sc.done && s[b-1] == '(' && b >= 2 && !isSpace(s[b-2]) && start-b < 1 {
+	if b > sc.low && s[b-1] == '(' && b >= 2 && !isSpace(s[b-2]) && start-b < 1 {
 		return
 	}
 	left := s[b:start]
@@ -236,7 +236,6 @@ func (sc *scan) atHost(start, end int) {
 	driver := hasFold(s, end, "tcp(") || hasFold(s, end, "unix(") || hasFold(s, end, "udp(") || hasFold(s, end, "tcp6(")
 	if j := strings.LastIndex(left, ":@"); j >= 0 {
 		left = left[j+2:]
-		b += j + 2
 	}
 	// jdbc:oracle:thin:scott/tiger@host:1521:orcl, sqlplus scott/tiger@orcl
 	if o := strings.Index(left, "thin:"); o >= 0 {
