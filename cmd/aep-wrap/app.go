@@ -32,11 +32,34 @@ type app struct {
 // newApp is the app of the process itself.
 func newApp() *app {
 	return &app{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdin: os.Stdin, Stdout: &output{File: os.Stdout}, Stderr: os.Stderr,
 		Getenv: os.Getenv, Environ: os.Environ,
 		paths: findPaths(os.Getenv),
 	}
 }
+
+// output is a standard stream that remembers that it could not be written: a
+// command whose words nobody got has not done what it was asked.
+type output struct {
+	*os.File
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.File.Write(b)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// ReadFrom keeps io.Copy from going around Write.
+func (o *output) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{o}, r)
+}
+
+// WriteString keeps io.WriteString from going around Write.
+func (o *output) WriteString(s string) (int, error) { return o.Write([]byte(s)) }
 
 // endpoint is a collector as a consumer or an emitter reaches it.
 type endpoint struct {
@@ -111,5 +134,5 @@ func exitCode(err error) int {
 // warn prints one line of ours on stderr.
 func (a *app) warn(format string, args ...any) {
 	line := strings.TrimSpace(fmt.Sprintf(format, args...))
-	fmt.Fprintf(a.Stderr, "aep-wrap: %s\n", strings.ReplaceAll(line, "\n", " "))
+	fmt.Fprintf(a.Stderr, "aep-wrap: %s\n", visible(strings.ReplaceAll(line, "\n", " ")))
 }

@@ -126,6 +126,15 @@ func addSettings(fs *pflag.FlagSet) {
 type source struct {
 	where  string
 	values []string
+	lines  []int // of each value, where they stand on lines of their own
+}
+
+// of is how an error names value i.
+func (s source) of(i int) string {
+	if s.lines == nil {
+		return s.where
+	}
+	return fmt.Sprintf("%s (line %d)", s.where, s.lines[i])
 }
 
 // loadConfig joins flags, environment, file and defaults, each setting from
@@ -139,9 +148,9 @@ func loadConfig(fs *pflag.FlagSet, getenv func(string) string, p paths) (config,
 	var c config
 	for _, s := range settings {
 		from := s.find(fs, getenv, file)
-		for _, v := range from.values {
+		for i, v := range from.values {
 			if err := s.apply(&c, v); err != nil {
-				return config{}, usageError("%s: %w", from.where, err)
+				return config{}, usageError("%s: %w", from.of(i), err)
 			}
 		}
 	}
@@ -163,13 +172,13 @@ func loadConfig(fs *pflag.FlagSet, getenv func(string) string, p paths) (config,
 
 func (s setting) find(fs *pflag.FlagSet, getenv func(string) string, file map[string]source) source {
 	if f := fs.Lookup(s.name); f != nil && f.Changed {
-		return source{"--" + s.name, f.Value.(*given).values}
+		return source{where: "--" + s.name, values: f.Value.(*given).values}
 	}
 	if v := getenv(s.env()); v != "" {
 		if s.list {
-			return source{s.env(), splitList(v)}
+			return source{where: s.env(), values: splitList(v)}
 		}
-		return source{s.env(), []string{v}}
+		return source{where: s.env(), values: []string{v}}
 	}
 	if from, ok := file[s.name]; ok {
 		return from
@@ -177,7 +186,7 @@ func (s setting) find(fs *pflag.FlagSet, getenv func(string) string, file map[st
 	if s.def == "" {
 		return source{}
 	}
-	return source{"the default of --" + s.name, []string{s.def}}
+	return source{where: "the default of --" + s.name, values: []string{s.def}}
 }
 
 func splitList(v string) []string {
@@ -196,10 +205,15 @@ func readConfigFile(path string) (map[string]source, error) {
 	if path == "" {
 		return nil, nil
 	}
-	raw, err := os.ReadFile(path)
+	fi, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err == nil && !fi.Mode().IsRegular() {
+		// A pipe would be waited for, and an agent with it.
+		return nil, usageError("%s is not a regular file: remove it, or put the configuration there", path)
+	}
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, usageError("configuration: %w", err)
 	}
@@ -226,11 +240,11 @@ func readConfigFile(path string) (map[string]source, error) {
 			if _, twice := found[key]; twice {
 				return nil, usageError("%s: given twice", where)
 			}
-			values, err := fileValues(settings[i], row.Value)
+			values, lines, err := fileValues(settings[i], row.Value)
 			if err != nil {
 				return nil, usageError("%s: %w", where, err)
 			}
-			found[key] = source{where, values}
+			found[key] = source{where, values, lines}
 		}
 	}
 	return found, nil
@@ -255,37 +269,39 @@ func mappingRows(n ast.Node) ([]*ast.MappingValueNode, error) {
 
 // fileValues are a setting's values as they stand in the file: a scalar, for
 // a list also a sequence of scalars, or `name: value` lines for name=value.
-func fileValues(s setting, n ast.Node) ([]string, error) {
+func fileValues(s setting, n ast.Node) (values []string, lines []int, err error) {
 	if v, ok := scalar(n); ok {
-		return []string{v}, nil
+		return []string{v}, nil, nil
 	}
 	if !s.list {
-		return nil, errors.New("want one value")
+		return nil, nil, errors.New("want one value")
+	}
+	add := func(prefix string, n ast.Node) error {
+		v, ok := scalar(n)
+		if !ok {
+			return fmt.Errorf("line %d: want a plain value", line(n))
+		}
+		values, lines = append(values, prefix+v), append(lines, line(n))
+		return nil
 	}
 	if seq, ok := n.(*ast.SequenceNode); ok {
-		var out []string
 		for _, item := range seq.Values {
-			v, ok := scalar(item)
-			if !ok {
-				return nil, fmt.Errorf("line %d: want a plain value", line(item))
+			if err := add("", item); err != nil {
+				return nil, nil, err
 			}
-			out = append(out, v)
 		}
-		return out, nil
+		return values, lines, nil
 	}
 	rows, err := mappingRows(n)
 	if err != nil || !strings.Contains(s.arg, "=") {
-		return nil, errors.New("want a list: `- value` lines")
+		return nil, nil, errors.New("want a list: `- value` lines")
 	}
-	var out []string
 	for _, row := range rows {
-		v, ok := scalar(row.Value)
-		if !ok {
-			return nil, fmt.Errorf("line %d: want a plain value", line(row.Value))
+		if err := add(row.Key.GetToken().Value+"=", row.Value); err != nil {
+			return nil, nil, err
 		}
-		out = append(out, row.Key.GetToken().Value+"="+v)
 	}
-	return out, nil
+	return values, lines, nil
 }
 
 func scalar(n ast.Node) (string, bool) {

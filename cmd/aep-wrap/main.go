@@ -8,7 +8,6 @@ package main
 
 import (
 	"os"
-	"strings"
 
 	"aep-wrap/agent"
 	"aep-wrap/agent/hookclient"
@@ -20,8 +19,15 @@ func main() {
 	if agent.IsShim(os.Args) {
 		os.Exit(agent.ShimMain(os.Args))
 	}
-	if len(os.Args) > 2 && os.Args[1] == "hook" && !strings.HasPrefix(os.Args[2], "-") {
+	if len(os.Args) > 1 && os.Args[1] == "hook" && !asksHelp(os.Args[2:]) {
 		os.Exit(hookclient.Main(os.Args[2:]))
 	}
 	os.Exit(execute(newApp(), os.Args[1:]))
+}
+
+// asksHelp says whether a person wants to know what the hook helper is. Any
+// other words are an agent's, for which it has one exit code whatever they are:
+// to some runtimes another one is a refusal.
+func asksHelp(args []string) bool {
+	return len(args) == 1 && (args[0] == "-h" || args[0] == "--help")
 }

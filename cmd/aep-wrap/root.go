@@ -49,7 +49,28 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(commands(a)...)
+	usageOf(root)
 	return root
+}
+
+// usageOf makes what cobra says of a command's words ours: exit code 2, and
+// where to read on.
+func usageOf(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		usageOf(c)
+	}
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		var e *exitError
+		if err == nil || errors.As(err, &e) {
+			return err
+		}
+		return usageError("%w; see %s --help", err, cmd.CommandPath())
+	}
 }
 
 // configure reads the configuration for a command about to run. Off is off,
@@ -76,15 +97,15 @@ func execute(a *app, args []string) int {
 	root := newRootCmd(a)
 	root.SetArgs(args)
 	err := root.Execute()
+	if out, ok := a.Stdout.(*output); ok && err == nil && out.err != nil {
+		err = fmt.Errorf("cannot write the output: %w", reason(out.err))
+	}
 	if err == nil {
 		return 0
 	}
 	var e *exitError
-	if !errors.As(err, &e) && strings.HasPrefix(err.Error(), "unknown command") {
-		err = usageError("%w", err)
-	}
 	if text := err.Error(); !errors.As(err, &e) || e.err != nil {
-		fmt.Fprintf(a.Stderr, "aep-wrap: %s\n", text)
+		a.warn("%s", text)
 	}
 	return exitCode(err)
 }
@@ -100,6 +121,7 @@ func commands(a *app) []*cobra.Command {
 		newValidateCmd(a),
 		newSinkCmd(a),
 		newFlushCmd(a),
+		newReplayCmd(a),
 		newRedactCmd(a),
 		newAdaptersCmd(a),
 		newDemoCmd(a),

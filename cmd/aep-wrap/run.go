@@ -38,6 +38,9 @@ const flushTime = 2 * time.Second
 // the wrapper, which answers as long as that lives.
 const wrappedEnv = "AEP_WRAPPED"
 
+// eventsEnv names the descriptor on which a program tells events of its own.
+const eventsEnv = "AEP_EVENTS_FD"
+
 func newRunCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] AGENT [ARG...]",
@@ -126,7 +129,7 @@ func bare(path string, args, env []string) error {
 }
 
 func isTerminal(s any) bool {
-	f, ok := s.(*os.File)
+	f, ok := s.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -147,6 +150,8 @@ type launch struct {
 	hooks   *agent.HookServer
 	road    *agent.Road
 	wiring  adapters.Wiring
+
+	over    *overlays
 
 	mu      sync.Mutex
 	running bool     // the screen is the agent's
@@ -336,6 +341,12 @@ func sweep(base string) {
 }
 
 func (l *launch) cleanUp() {
+	if l.over != nil {
+		if err := l.over.bringHome(); err != nil {
+			l.trouble("not all that %s wrote could be put into its own folder: %v", l.adapter.Title, err)
+		}
+		l.over = nil
+	}
 	if l.dir != "" {
 		os.RemoveAll(l.dir)
 		l.dir = ""
@@ -362,6 +373,9 @@ func (l *launch) wire(seen adapters.Launch) error {
 		w, err := l.adapter.Launch.Wire(seen, end)
 		if err == nil {
 			err = l.writeFiles(w.Files)
+		}
+		if err == nil {
+			l.over, err = makeOverlays(l.dir, w.Overlays)
 		}
 		if err != nil {
 			l.trouble("%s cannot be made to report: %v", l.adapter.Title, err)
@@ -501,7 +515,10 @@ func (l *launch) eventsPipe(spec *agent.Spec, exited <-chan struct{}) (wait func
 		return func() {}, err
 	}
 	spec.ExtraFiles = append(spec.ExtraFiles, w)
-	spec.Env = append(spec.Env, fmt.Sprintf("AEP_EVENTS_FD=%d", agent.ExtraFD(len(spec.ExtraFiles)-1)))
+	// A descriptor of an outer or an earlier wrapper's is not ours: of two
+	// values of one name most programs take the first.
+	spec.Env = slices.DeleteFunc(spec.Env, func(kv string) bool { return strings.HasPrefix(kv, eventsEnv+"=") })
+	spec.Env = append(spec.Env, fmt.Sprintf("%s=%d", eventsEnv, agent.ExtraFD(len(spec.ExtraFiles)-1)))
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -21,7 +20,7 @@ type look struct{ colour bool }
 // lookOf is the look that suits w: colours are for terminals whose user did
 // not refuse them.
 func (a *app) lookOf(w io.Writer) look {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	return look{ok && term.IsTerminal(int(f.Fd())) && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb"}
 }
 

@@ -35,6 +35,9 @@ standard input. Exit code 1 means that there are findings.`,
 					return usageError("validate: %w", err)
 				}
 				defer f.Close()
+				if fi, err := f.Stat(); err == nil && fi.IsDir() {
+					return usageError("validate: %s is a directory: name one of its files", name)
+				}
 				in = f
 			} else {
 				name = "stdin"
