@@ -403,7 +403,7 @@ not json password=[REDACTED:secret]
 	}
 }
 
-// TestMarkersAreNotSecrets: what the pipeline wrote it does not touch again,
+// TestIdempotentOnTables: what the pipeline wrote it does not touch again,
 // wherever a marker stands.
 func TestIdempotentOnTables(t *testing.T) {
 	p := NewPipeline(Options{Home: "/home/op"})

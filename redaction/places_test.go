@@ -386,3 +386,50 @@ func TestPlaces(t *testing.T) {
 	}
 	t.Logf("%d cases", n)
 }
+
+// TestPlacesTogether: one secret does not shelter another. Every place is put
+// next to others, on a line and on lines.
+func TestPlacesTogether(t *testing.T) {
+	p := NewPipeline(Options{NoPII: true})
+	n := 0
+	for i, a := range places {
+		if !strings.ContainsAny(a.values, "wdv") {
+			continue
+		}
+		for step := 1; step <= 7; step++ {
+			b := places[(i+step*37)%len(places)]
+			if !strings.ContainsAny(b.values, "wdv") {
+				continue
+			}
+			for _, between := range []string{"\n", "\n\n", "\n# next\n"} {
+				const va, vb = "q7Rt2Yp9Lk4Hg6Fd", "Zx5Cv1Bn0MwEjUo8"
+				in := strings.Replace(a.text, "§", va, 1) + between + strings.Replace(b.text, "§", vb, 1)
+				n++
+				out := p.Text(in)
+				if strings.Contains(out, va) || strings.Contains(out, vb) {
+					t.Errorf("%s, then %s:\n in %q\nout %q", a.name, b.name, in, out)
+				}
+			}
+		}
+	}
+	t.Logf("%d pairs", n)
+}
+
+func TestSeveralOnOneLine(t *testing.T) {
+	p := NewPipeline(Options{})
+	for _, in := range []string{
+		`curl -H "Authorization: Bearer «abc1»" -H "X-Api-Key: «k1»" -u bob:«pw1» https://h/?token=«zz»`,
+		`s3://«AKIAIOSFODNN7EXAMPLE»:«pw12»@b/k`,
+		`PGPASSWORD=«a1» mysql -p«b2» -e "set password = '«c3»'"`,
+		`{"token":"«a»","url":"https://u:«b»@h","cookie":"sid=«c»","key":"«AKIAIOSFODNN7EXAMPLE»"}`,
+		`docker login -u u -p «p1» && docker run -e API_KEY=«k2» x`,
+		`echo «x1y2» | sudo -S mysql -u root -p«z3» -e "GRANT ALL TO 'b'@'%' IDENTIFIED BY '«w4»'"`,
+		`ssh h "mysql -p«a1b2»; curl -u x:«c3d4» h; export T_TOKEN=«e5f6»"`,
+		`GET /?access_token=«a1»&sig=«abcdefgh12»&password=«c3» Cookie: a=«b4»; c=«d5»`,
+	} {
+		text, want, _ := plant(in, func(string) string { return SecretMarker })
+		if got := p.Text(text); got != want {
+			t.Errorf("%q\n got %q\nwant %q", text, got, want)
+		}
+	}
+}

@@ -4,7 +4,8 @@ import "strings"
 
 // Rule is one way in which a thing to hide is told. Examples come with it: in
 // Yes the part that must go stands in «»; everything else stays, as all of No
-// does. A test runs them all.
+// does. A test runs them all: those of "listed" with s3cr3t-deploy as the
+// operator's value, those of "secret.key" as trees.
 type Rule struct {
 	ID   string
 	What string
@@ -39,7 +40,9 @@ var (
 			"primary_key: id", "author: jane", "tokens: 512", "password_hash_algorithm=argon2", "token: <your-token>", "password: ********", "password: string;",
 			"sort_key=name", "tokenizer=bpe", "self.password = password", "token = resp.json()[\"token\"]",
 		}}
-	ruleKey    = &Rule{ID: "secret.key", What: "what an object holds under a credential's name, whatever it looks like"}
+	ruleKey = &Rule{ID: "secret.key", What: "what an object holds under a credential's name, whatever it looks like",
+		Yes: []string{`{"n":1,"password":"«correct horse»"}`, `{"secret":["«a»","«b»"]}`},
+		No:  []string{`{"max_tokens":4096}`, `{"password":null,"secret":true,"token":""}`, `{"sort_key":"a1b2c3d4e5f6"}`}}
 	ruleOption = &Rule{ID: "secret.option", What: "the argument of a credential's option",
 		Yes: []string{"login --password «hunter2» -v", "x --token=«abc»", `["--api-key", "«abc123»"]`},
 		No:  []string{"--token-file path", "--password-stdin", "use the --token flag", "--password \"$PW\"", "--max-tokens 4096"}}
@@ -102,8 +105,9 @@ var (
 		Yes: []string{"bot «" + "MTk4NjIyNDgzNDcxOTI1MjQ4" + ".Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs» up"}, No: []string{"a.b.c", "www.example.com.au"}}
 	ruleVaultOld = &Rule{ID: "secret.shape.vault-old", What: "HashiCorp Vault token of the old form",
 		Yes: []string{"login «s.1a2B3c4D5e6F7g8H9i0J1k2L» ok"}, No: []string{"s.substring(0)", "files.abcdefghijklmnopqrstuvwx"}}
-	ruleListed = &Rule{ID: "listed", What: "a value that the operator lists, or of the child's sensitive environment, also encoded (§9.4b)"}
-	ruleAgain  = &Rule{ID: "secret.again", What: "a value that was hidden elsewhere in the same event",
+	ruleListed = &Rule{ID: "listed", What: "a value that the operator lists, or of the child's sensitive environment, also encoded (§9.4b)",
+		Yes: []string{"deploying «s3cr3t-deploy» now", "basic «czNjcjN0LWRlcGxve»Q==", "?k=«s3cr3t-deploy»&x=1"}, No: []string{"deploying s3cr3t-other now"}}
+	ruleAgain = &Rule{ID: "secret.again", What: "a value that was hidden elsewhere in the same event",
 		Yes: []string{"TOKEN=«q1w2e3r4t5»\ncurl h/«q1w2e3r4t5»"}, No: []string{"PASSWORD=${X}\ncurl h/X"}}
 	ruleHome = &Rule{ID: "home", What: "the path of someone's home (§9.4c)", mark: "~",
 		Yes: []string{"cp «/home/alice»/a «/Users/bob»/b", `dir «C:\Users\bob»\x`, "file://«/home/alice»/x", "projects/«-home-alice»-dev-x/a.jsonl"},
