@@ -157,8 +157,21 @@ type Wiring struct {
 	SetEnv      map[string]string // added to the child's environment
 	UnsetEnv    []string
 	Files       map[string][]byte // name → content, written 0600 into Endpoint.Dir before the start
+	Overlays    []Overlay         // folders in Endpoint.Dir that show others, made after the files
 	Stdout      Channel           // Stream when stdout is a machine-readable stream to be tee'd; else ""
 	EventsFD    bool              // give the child a pipe for drafts, its number in AEP_EVENTS_FD
 	Logs        []LogFile         // logs that are known before any moment names them
 	Notes       []string          // one line each for the user: what could not be wired and why
+}
+
+// Overlay is a folder of the launch that shows another by links to its
+// entries, so that a runtime which can be told of its home alone finds ours in
+// it beside the user's. Files that the wiring puts there hide entries of their
+// names. What the runtime adds, or puts in a link's place, goes to the folder
+// that is shown when the runtime has ended.
+type Overlay struct {
+	Dir  string   // its name in Endpoint.Dir
+	Of   string   // the folder that it shows, absolute; it need not be there
+	Only []string // the entries that it shows; nil is all
+	Make []string // folders that are made in Of beforehand, as the runtime would make them
 }

@@ -140,7 +140,10 @@ func updatePins(t *testing.T, s Spec, raw []byte) []byte {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\n \"$comment\": %s", file["$comment"])
+	b.WriteString("{")
+	if file["$comment"] != nil {
+		fmt.Fprintf(&b, "\n \"$comment\": %s,", file["$comment"])
+	}
 	for _, container := range slices.Sorted(maps.Keys(channels)) {
 		var pins map[string]pin
 		if file[container] == nil {
@@ -149,7 +152,7 @@ func updatePins(t *testing.T, s Spec, raw []byte) []byte {
 		if err := json.Unmarshal(file[container], &pins); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, ",\n %q: {", container)
+		fmt.Fprintf(&b, "\n %q: {", container)
 		for i, name := range slices.Sorted(maps.Keys(pins)) {
 			p := pins[name]
 			var got []shown
@@ -182,10 +185,9 @@ func updatePins(t *testing.T, s Spec, raw []byte) []byte {
 			}
 			b.WriteString("\n  }")
 		}
-		b.WriteString("\n }")
+		b.WriteString("\n },")
 	}
-	b.WriteString("\n}\n")
-	return b.Bytes()
+	return append(bytes.TrimSuffix(b.Bytes(), []byte(",")), "\n}\n"...)
 }
 
 func line(b *bytes.Buffer, v any) {
@@ -757,6 +759,7 @@ func wire(t *testing.T, s Spec, w Wire) {
 	golden(t, filepath.Join("testdata", "wire", w.Name+".golden"), text(map[string]any{
 		"passthrough": got.Passthrough, "args": got.Args, "set_env": got.SetEnv, "unset_env": got.UnsetEnv,
 		"files": files, "stdout": got.Stdout, "events_fd": got.EventsFD, "logs": got.Logs, "notes": got.Notes,
+		"overlays": got.Overlays,
 	})+"\n")
 }
 

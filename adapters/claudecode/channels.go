@@ -101,11 +101,20 @@ func errorResult(result Path) Row {
 		"The user doesn't want to take this action right now."),
 		Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "user_rejected"), "content")).
 			Note("refused in the dialog, or interrupted while it ran: the words are the same"),
-		When(textHas("content", "Permission to use ", "Claude requested permissions to ", "… was blocked. For security, "),
-			Emit("tool.denied", Call("tool_use_id"), Const("by", "runtime")),
-			When(textHas("content", "Exit code ", "<tool_use_error>"),
-				Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "tool_error"), "content")),
+		When(textHas("content", "Exit code ", "<tool_use_error>"),
+			Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "tool_error"), "content")),
+			When(textHas("content", notAllowed...),
+				Emit("tool.denied", Call("tool_use_id"), Const("by", "runtime")).
+					Note("nobody was there to be asked, or a rule said no"),
 				Nothing("the text does not say whether the tool ran; PostToolUseFailure does"))))
+}
+
+// notAllowed are Claude Code's words for a tool that was not let run, where no
+// hook tells of it: the question of a dialog that nobody could be shown. A tool
+// that ran and failed with such words was told by its hook before.
+var notAllowed = []string{
+	"Permission to use ", "Claude requested permissions to ", "Path contains ",
+	"… was blocked. For security, ", "… was blocked by ", "…require approval", "…requires approval", "…requires permission",
 }
 
 // textHas says that the text of a tool's result starts with one of these

@@ -150,7 +150,6 @@ type launch struct {
 	hooks   *agent.HookServer
 	road    *agent.Road
 	wiring  adapters.Wiring
-
 	over    *overlays
 
 	mu      sync.Mutex
@@ -343,7 +342,8 @@ func sweep(base string) {
 func (l *launch) cleanUp() {
 	if l.over != nil {
 		if err := l.over.bringHome(); err != nil {
-			l.trouble("not all that %s wrote could be put into its own folder: %v", l.adapter.Title, err)
+			l.trouble("not all that %s wrote could be put into its own folder, the rest is in %s: %v", l.adapter.Title, l.dir, err)
+			l.dir = ""
 		}
 		l.over = nil
 	}
