@@ -512,6 +512,7 @@ func (l *lane) run() {
 			l.work(e)
 			if e.last {
 				l.flush()
+				l.lastLosses(e)
 				for _, s := range l.road.cfg.Sinks {
 					s.Done(l.road.cfg.Agent, l.name)
 				}
@@ -633,6 +634,19 @@ func (l *lane) losses(e entry) (drafts []event.Draft) {
 		}
 	}
 	return drafts
+}
+
+// lastLosses tells what the session's own end has pushed out of a full queue. A
+// session that is told of after its end is legal, a loss that is not told is
+// none.
+func (l *lane) lastLosses(e entry) {
+	if e.exit == nil || l.muted || l.sess == nil {
+		return
+	}
+	if lost := l.losses(e); len(lost) > 0 {
+		l.emit(l.sess.Bind(e.at, lost))
+		l.flush()
+	}
 }
 
 // emit seals bound drafts, in order.

@@ -68,7 +68,8 @@ type Feed struct {
 	ready   []*lane          // with something to hand out, in turn
 	closed  bool
 	window  amount
-	loose   amount
+	loose   amount               // of debug and info
+	grave   amount               // of notice and above, that no log holds
 	waiting [severities][]*entry // loose entries that may be shed, oldest first
 	losses  map[lossKey]*Loss
 	idle    []chan struct{} // who waits for everything to be acknowledged
@@ -287,13 +288,13 @@ func (f *Feed) Offer(it Item) {
 	l := f.laneOf(&it)
 	l.done = false
 	size := int64(len(it.Line))
-	if tail := l.tail(); (tail == nil || !tail.span) && f.window.events+f.loose.events == 0 {
+	if tail := l.tail(); (tail == nil || !tail.span) && f.window.events+f.loose.events+f.grave.events == 0 {
 		f.since = time.Now()
 	}
 	if it.Log.Path == "" || it.Log.Path != l.path {
 		it.Log = Ref{}
 		e := &entry{lane: l, item: it}
-		f.loose.add(1, size)
+		f.looseOf(it.Severity).add(1, size)
 		f.wait(e)
 		f.push(l, e)
 		f.shed()
@@ -344,23 +345,27 @@ func (f *Feed) rouse(l *lane) {
 	}
 }
 
-// shed brings the events that no log holds back within their bounds.
-func (f *Feed) shed() {
-	over := func(times int) bool {
-		return f.loose.events > times*f.o.LooseEvents || f.loose.bytes > int64(times)*f.o.LooseBytes
+// looseOf is the account of loose events of a severity.
+func (f *Feed) looseOf(s event.Severity) *amount {
+	if s >= event.Notice {
+		return &f.grave
 	}
+	return &f.loose
+}
+
+// shed brings the events that no log holds back within their bounds: debug and
+// info within theirs, and notice and above within as much again. What tells of
+// a loss makes for no more of it.
+func (f *Feed) shed() {
 	for s := range severities {
-		times := 1
-		if s >= index(event.Notice) {
-			times = 2
-		}
-		for over(times) {
+		have := f.looseOf(event.Severity(s) + event.Debug)
+		for have.events > f.o.LooseEvents || have.bytes > f.o.LooseBytes {
 			e := f.oldest(s)
 			if e == nil {
 				break
 			}
 			l := e.lane
-			f.loose.add(-1, -int64(len(e.item.Line)))
+			have.add(-1, -int64(len(e.item.Line)))
 			e.state, e.item = gone, Item{}
 			f.lose(l, ReasonFull, s, 1)
 			if l.dead++; l.dead > 64 && l.dead > len(l.q)/4 {
@@ -375,7 +380,7 @@ func (f *Feed) shed() {
 func (f *Feed) wait(e *entry) {
 	i := index(e.item.Severity)
 	w := append(f.waiting[i], e)
-	if len(w) > 64 && len(w) > 2*f.loose.events { // mostly delivered meanwhile
+	if len(w) > 64 && len(w) > 2*(f.loose.events+f.grave.events) { // mostly delivered meanwhile
 		w = slices.DeleteFunc(w, func(e *entry) bool { return e.state != queued })
 	}
 	f.waiting[i] = w
@@ -633,7 +638,7 @@ func (f *Feed) forget(p *piece) {
 		if e.item.Log.Path != "" {
 			f.window.add(-1, -int64(len(e.item.Line)))
 		} else {
-			f.loose.add(-1, -int64(len(e.item.Line)))
+			f.looseOf(e.item.Severity).add(-1, -int64(len(e.item.Line)))
 		}
 		e.state, e.item.Line = gone, nil
 	}

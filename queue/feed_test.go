@@ -245,22 +245,24 @@ func TestShedding(t *testing.T) {
 	for i := range 30 { // debug, info, notice, debug, …
 		f.Offer(s.item(severities[i%3], 1))
 	}
-	if n := f.Stats().LooseEvents; n != 10 {
+	if n := f.Stats().LooseEvents; n != 20 { // every info, every notice
 		t.Fatalf("%d in memory", n)
 	}
-	for range 20 { // beyond the room for debug and info, notice has its own
+	for range 10 { // beyond the room that notice and above have of their own
 		f.Offer(s.item(event.Notice, 1))
 	}
 	if n := f.Stats().LooseEvents; n != 20 {
 		t.Fatalf("%d in memory", n)
 	}
-	f.Offer(s.item(event.Debug, 1)) // no room at all
+	f.Offer(s.item(event.Debug, 1)) // no room: the oldest debug is itself
 	f.Offer(s.item(event.Error, 1)) // in the place of the oldest notice
 	b := next(t, f, 100)
 	_ = f.Ack(b)
-	var notice, errs int
+	var info, notice, errs int
 	for i, it := range b.Items {
 		switch it.Severity {
+		case event.Info:
+			info++
 		case event.Notice:
 			notice++
 		case event.Error:
@@ -272,14 +274,14 @@ func TestShedding(t *testing.T) {
 			t.Errorf("%d after %d", it.Position.Seq, b.Items[i-1].Position.Seq)
 		}
 	}
-	if notice != 19 || errs != 1 {
-		t.Errorf("%d notices, %d errors", notice, errs)
+	if info != 10 || notice != 9 || errs != 1 {
+		t.Errorf("%d info, %d notices, %d errors", info, notice, errs)
 	}
 	got := f.TakeLosses("a", "A")
-	if len(got) != 1 || got[0].Reason != ReasonFull || got[0].Events[event.Debug] != 11 || got[0].Events[event.Info] != 10 || got[0].Events[event.Notice] != 11 || got[0].Total() != 32 {
+	if len(got) != 1 || got[0].Reason != ReasonFull || got[0].Events[event.Debug] != 11 || got[0].Events[event.Info] != 0 || got[0].Events[event.Notice] != 11 || got[0].Total() != 22 {
 		t.Errorf("%v", got)
 	}
-	if losses != 32 || len(f.TakeLosses("", "")) != 0 {
+	if losses != 22 || len(f.TakeLosses("", "")) != 0 {
 		t.Errorf("%d calls", losses)
 	}
 	if d := f.Stats().Dropped; d[Dropped{event.Debug, ReasonFull}] != 11 || d[Dropped{event.Notice, ReasonFull}] != 11 {

@@ -125,7 +125,7 @@ func (f *Feed) Stats() Stats {
 	s.Dropped = maps.Clone(s.Dropped)
 	s.Sessions = len(f.lanes)
 	s.Events, s.Bytes = f.window.events, f.window.bytes
-	s.LooseEvents, s.LooseBytes = f.loose.events, f.loose.bytes
+	s.LooseEvents, s.LooseBytes = f.loose.events+f.grave.events, f.loose.bytes+f.grave.bytes
 	s.BehindOwners = len(f.orphans) + f.active
 	for _, l := range f.lanes {
 		for _, e := range l.q {

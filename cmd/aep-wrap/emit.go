@@ -130,14 +130,14 @@ func (s *sink) fallback(f *queue.Feed) (ws.Poster, error) {
 	return p, nil
 }
 
-// failed counts the tries that came to nothing, and says whether the last one
-// did, as far as is known.
+// failed counts the tries that came to nothing, and says whether that is how
+// it stands: nobody is there, or POST, the last resort, fails too.
 func (s *sink) failed() (tries int64, down bool) {
 	st := s.socket.Stats()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tries = st.Failed + s.tries
-	down = st.State == ws.Retrying
+	down = st.State == ws.Retrying && st.Absent
 	if s.poster != nil {
 		p := s.poster.Stats()
 		tries += p.Retries
@@ -154,21 +154,20 @@ func (s *sink) Flush(ctx context.Context) error {
 		var cancel func()
 		ctx, cancel = context.WithTimeout(ctx, max(flushTime-s.Waiting(), lastWord))
 		defer cancel()
-		if before, down := s.failed(); down {
-			go func() {
-				tick := time.NewTicker(2 * time.Millisecond)
-				defer tick.Stop()
-				for ctx.Err() == nil {
-					select {
-					case <-ctx.Done():
-					case <-tick.C:
-						if now, _ := s.failed(); now > before {
-							cancel()
-						}
+		before, _ := s.failed()
+		go func() {
+			tick := time.NewTicker(2 * time.Millisecond)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+				case <-tick.C:
+					if tries, down := s.failed(); down && tries > before {
+						cancel()
 					}
 				}
-			}()
-		}
+			}
+		}()
 	}
 	return s.socket.Flush(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -113,28 +114,21 @@ func (a *app) flush(ctx context.Context) error {
 func (r flushed) String() string {
 	var parts []string
 	if r.Closed > 0 {
-		parts = append(parts, fmt.Sprintf("closed %d %s that had no end", r.Closed, plural(r.Closed, "session")))
+		parts = append(parts, fmt.Sprintf("closed %s without an end", count(r.Closed, "session")))
 	}
 	if r.Logs > 0 {
-		parts = append(parts, fmt.Sprintf("sent %d events of %d %s", r.Sent, r.Logs-r.Left, plural(r.Logs-r.Left, "log")))
+		parts = append(parts, fmt.Sprintf("sent %s of %s", count(int(r.Sent), "event"), count(r.Logs-r.Left, "log")))
 	}
 	if r.Left > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s left to send", r.Left, plural(r.Left, "log")))
+		parts = append(parts, fmt.Sprintf("%s left to send", count(r.Left, "log")))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "nothing was left behind")
 	}
 	if r.Running > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s running", r.Running, plural(r.Running, "session")))
+		parts = append(parts, fmt.Sprintf("%s running", count(r.Running, "session")))
 	}
 	return strings.Join(parts, "; ")
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }
 
 func (a *app) warnUnlessQuiet(line string) {
@@ -154,7 +148,7 @@ func (a *app) progress(logs int) func(queue.Stats, post.Stats) {
 			return
 		}
 		last = time.Now()
-		line := fmt.Sprintf("sent %d events; %d of %d %s to go", p.Events, f.BehindOwners, logs, plural(logs, "log"))
+		line := fmt.Sprintf("sent %s; %d of %s to go", count(int(p.Events), "event"), f.BehindOwners, count(logs, "log"))
 		if p.State == post.Retrying {
 			line += "; waiting: " + p.Word
 		}
@@ -347,7 +341,7 @@ func (o *left) closeOne(ctx context.Context, path string) (int, error) {
 	if over(h.last.Type) {
 		return 0, nil // meanwhile
 	}
-	host, _, _ := strings.Cut(strings.TrimPrefix(h.last.Source, "aep://"), "/")
+	host, _ := sourceHost(h.last.Source)
 	s := session.New(session.Config{
 		Agent: h.last.Agent, Host: host, Session: h.last.Session, Traceparent: h.last.Traceparent, State: h.state,
 	})
@@ -373,7 +367,7 @@ func (o *left) ours(h *history, path string) bool {
 	if h.last.ID == "" || over(h.last.Type) {
 		return false
 	}
-	host, _, ok := strings.Cut(strings.TrimPrefix(h.last.Source, "aep://"), "/")
+	host, ok := sourceHost(h.last.Source)
 	if !ok || event.Source(host, h.last.Agent, h.last.Session) != h.last.Source {
 		return false
 	}
@@ -382,6 +376,14 @@ func (o *left) ours(h *history, path string) bool {
 	}
 	fi, err := os.Stat(path)
 	return err == nil && time.Since(fi.ModTime()) > strangers
+}
+
+// sourceHost is the host in aep://{host}/agent/….
+func sourceHost(source string) (string, bool) {
+	rest, ok := strings.CutPrefix(source, "aep://")
+	segment, _, _ := strings.Cut(rest, "/")
+	host, err := url.PathUnescape(segment)
+	return host, ok && err == nil && host != ""
 }
 
 // readOn folds what the log holds from where it was read to, up to end; a

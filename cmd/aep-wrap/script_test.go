@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 		"aep-wrap": main,
 		"aep-hook": func() { os.Exit(hookclient.Main(os.Args[1:])) },
 		"claude":   func() { os.Exit(playClaude(os.Args[1:])) },
+		"drafter":  func() { os.Exit(drafter()) },
 		"get":      get,
 		"onpty":    onPTY,
 	})
@@ -301,6 +302,10 @@ func playClaude(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	var worst time.Duration // of a hook
+	if file := os.Getenv("PLAY_WORST"); file != "" {
+		defer func() { os.WriteFile(file, []byte(worst.String()), 0o600) }()
+	}
 	sc := bufio.NewScanner(play)
 	sc.Buffer(nil, 64<<20)
 	for sc.Scan() {
@@ -333,6 +338,7 @@ func playClaude(args []string) int {
 		}
 		for _, group := range settings.Hooks[step.Event] {
 			for _, h := range group.Hooks {
+				start := time.Now()
 				switch h.Type {
 				case "http":
 					resp, err := http.Post(h.URL, "application/json", bytes.NewReader(payload))
@@ -358,6 +364,7 @@ func playClaude(args []string) int {
 						return 1
 					}
 				}
+				worst = max(worst, time.Since(start))
 			}
 		}
 	}

@@ -135,6 +135,7 @@ type Stats struct {
 
 	Attempts  int64 // to connect
 	Failed    int64 // tries, and connections, that came to nothing
+	Absent    bool  // at the last try nobody was there
 	Hellos    int64 // that came to an agreement
 	Returned  int64 // events without a pong when their connection ended: sent again
 	Claims    int64 // events sent again to claim their session
@@ -383,8 +384,9 @@ func (e *Emitter) delay(f *fault, from time.Time) time.Duration {
 	if !f.progress {
 		e.stats.Failed++
 	}
+	e.stats.Absent = f.absent
 	if e.flushing > 0 {
-		d = min(d, e.c.MinWait)
+		d = min(d, e.c.MinWait/10)
 	}
 	return d
 }
