@@ -67,7 +67,7 @@ type Field struct {
 	// an object whose members have levels of their own, or []Fields for an
 	// array of such objects.
 	Value any
-	Alt   string      // Label: the structural form
+	Alt   string      // Label: the structural form. Content: Value's digest, where it is known
 	Spec  []FormField // Answers: the form's fields
 }
 
@@ -100,7 +100,11 @@ func Whole(name string, value any) Field { return Field{Name: name, Level: Full,
 
 // Family is a content family: digest, redacted and full forms of one original.
 func Family(base string, original any) Field {
-	return Field{Name: base, Level: Metadata, Kind: Content, Value: original}
+	f := Field{Name: base, Level: Metadata, Kind: Content, Value: original}
+	if base == "args" { // the session asks for its digest, too
+		f.Alt = Digest(original)
+	}
+	return f
 }
 
 // Labelled is a [metadata*] member: text from Redacted on, alt below.

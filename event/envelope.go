@@ -101,8 +101,8 @@ func integer(s string) (any, bool) {
 // is absent, or a default (epoch 0, severity info), is left out; seq 0 and
 // capture are written. Time is UTC, in milliseconds.
 func (e *Event) AppendJSON(dst []byte) []byte {
-	// Room for all of it, its names included; an escape or two still fit.
-	dst = slices.Grow(dst, 256+len(e.ID)+len(e.Type)+len(e.Subject)+len(e.Source)+len(e.Agent)+len(e.Session)+
+	// Room for all of it, its names included; a few escapes still fit.
+	dst = slices.Grow(dst, 208+len(e.ID)+len(e.Type)+len(e.Subject)+len(e.Source)+len(e.Agent)+len(e.Session)+
 		len(e.Run)+len(e.Step)+len(e.Cause)+len(e.Traceparent)+len(e.Data))
 	dst = append(dst, `{"aep":"`+Version+`"`...)
 	dst = appendAttr(dst, `,"id":`, e.ID)

@@ -118,6 +118,8 @@ func argsDigest(f event.Fields) string {
 		case m.Name == "args_digest":
 			s, _ := m.Value.(string)
 			return s
+		case m.Name == "args" && m.Kind == event.Content && m.Alt != "":
+			return m.Alt
 		case m.Name == "args" && m.Value != nil:
 			return event.Digest(m.Value)
 		}

@@ -212,9 +212,11 @@ func (s *Session) bind(now time.Time, d *event.Draft) {
 // rule applies the rule of a draft's type, then places it. It works on a copy:
 // d is left as it is.
 func (s *Session) rule(now time.Time, d *event.Draft) {
-	w := new(work)
+	var w *work
 	if n := len(s.idle); n > 0 {
 		w, s.idle = s.idle[n-1], s.idle[:n-1]
+	} else {
+		w = new(work)
 	}
 	w.d = *d
 	if w.d.Time.IsZero() {
