@@ -26,35 +26,37 @@ const byHooks = "no fact of its own; the hooks are the authority"
 // stream is the vocabulary of --output-format stream-json. Beside the hooks it
 // confirms; alone it tells of what it names without doubt: sessions, tools,
 // denials, ends of runs and their cost.
-var stream = New(Vocabulary{
-	Vendor:  name,
-	Channel: adapters.Stream,
-	Name:    lineName,
-	Session: "session_id",
-	Time:    "timestamp",
-	Other:   Nothing(byHooks),
-	Rows: map[string]Row{
-		"system/init": Many(
-			Emit("session.started", Key("session_id"), Object("client", Const("name", name), Str("version", "claude_code_version")),
-				Str("gen_ai.request.model", "model"), Str("permission_mode", "permissionMode"), Text("cwd", "cwd")),
-			VendorAs("session.init", Key("session_id"), Str("version", "claude_code_version"), Str("gen_ai.request.model", "model"),
-				Str("permission_mode", "permissionMode")).
-				Note("what is lost where the session was told as started before")),
-		"system/permission_denied": Emit("tool.denied", Tool("tool_name", "tool_use_id"),
-			Enum("by", "decision_reason_type", map[string]string{"rule": "user_setting", "mode": "user_setting", "hook": "policy"}, "runtime")),
-		"assistant": Each("message.content", Switch("type", map[string]Row{"tool_use": toolUse}, Nothing("what the agent says is not told")), Nothing("no content")),
-		"user":      Each("message.content", userPart("tool_use_result"), Nothing("a prompt: UserPromptSubmit tells it")),
-		"result": Many(
-			Each("permission_denials", Emit("tool.denied", Tool("tool_name", "tool_use_id"), Const("by", "runtime")), Nothing("none")),
-			resultRow,
-			VendorAs("run.usage", Key("uuid"), Word("result", "subtype", "unknown"),
-				Int("gen_ai.usage.input_tokens", "usage.input_tokens"), Int("gen_ai.usage.output_tokens", "usage.output_tokens"),
-				Int("cache_read_tokens", "usage.cache_read_input_tokens"), Int("cache_creation_tokens", "usage.cache_creation_input_tokens"),
-				Num("cost_usd", "total_cost_usd"), Int("turns", "num_turns"), Dur("duration_ms", "duration_ms")).
-				Note("what a run used; Stop, which ends it, does not say")),
-		"control_request": Nothing("PermissionRequest races it, and can be answered"),
-	},
-})
+func stream() *Table {
+	return New(Vocabulary{
+		Vendor:  name,
+		Channel: adapters.Stream,
+		Name:    lineName,
+		Session: "session_id",
+		Time:    "timestamp",
+		Other:   Nothing(byHooks),
+		Rows: map[string]Row{
+			"system/init": Many(
+				Emit("session.started", Key("session_id"), Object("client", Const("name", name), Str("version", "claude_code_version")),
+					Str("gen_ai.request.model", "model"), Str("permission_mode", "permissionMode"), Text("cwd", "cwd")),
+				VendorAs("session.init", Key("session_id"), Str("version", "claude_code_version"), Str("gen_ai.request.model", "model"),
+					Str("permission_mode", "permissionMode")).
+					Note("what is lost where the session was told as started before")),
+			"system/permission_denied": Emit("tool.denied", Tool("tool_name", "tool_use_id"),
+				Enum("by", "decision_reason_type", map[string]string{"rule": "user_setting", "mode": "user_setting", "hook": "policy"}, "runtime")),
+			"assistant": Each("message.content", Switch("type", map[string]Row{"tool_use": toolUse}, Nothing("what the agent says is not told")), Nothing("no content")),
+			"user":      Each("message.content", userPart("tool_use_result"), Nothing("a prompt: UserPromptSubmit tells it")),
+			"result": Many(
+				Each("permission_denials", Emit("tool.denied", Tool("tool_name", "tool_use_id"), Const("by", "runtime")), Nothing("none")),
+				resultRow,
+				VendorAs("run.usage", Key("uuid"), Word("result", "subtype", "unknown"),
+					Int("gen_ai.usage.input_tokens", "usage.input_tokens"), Int("gen_ai.usage.output_tokens", "usage.output_tokens"),
+					Int("cache_read_tokens", "usage.cache_read_input_tokens"), Int("cache_creation_tokens", "usage.cache_creation_input_tokens"),
+					Num("cost_usd", "total_cost_usd"), Int("turns", "num_turns"), Dur("duration_ms", "duration_ms")).
+					Note("what a run used; Stop, which ends it, does not say")),
+			"control_request": Nothing("PermissionRequest races it, and can be answered"),
+		},
+	})
+}
 
 // resultRow is the end of a run as the stream tells it. A run that Stop or
 // StopFailure ended already does not end again: the line names no prompt, so
@@ -138,43 +140,45 @@ func textHas(p Path, words ...string) Cond {
 // transcript is the vocabulary of the session log. It lags behind the hooks,
 // so it tells what they do not: an interrupt, a refusal in the dialog, what
 // each model call used, retries. The rest confirms, under the same keys.
-var transcript = New(Vocabulary{
-	Vendor:  name,
-	Channel: adapters.Transcript,
-	Name: func(in *In) string {
-		if in.Moment.Payload["forkedFrom"] != nil {
-			return "forked"
-		}
-		return lineName(in)
-	},
-	Session: "sessionId",
-	Run:     "promptId",
-	Step:    "agentId",
-	Time:    "timestamp",
-	Other:   Nothing(byHooks),
-	Rows: map[string]Row{
-		"forked": Nothing("copied from another session"),
-		"user": When(submitted,
-			Emit("run.started", Key("promptId"), Const("trigger", "user"), Text("prompt", "message.content")),
-			When(Prefix("message.content", "[Request interrupted by user"), interrupt,
-				Each("message.content", userPart("toolUseResult"), Nothing("a command's output, or a subagent's prompt")))),
-		"assistant": Switch("message.model", map[string]Row{"<synthetic>": Nothing("Claude Code's own words")},
-			Many(
-				Each("message.content", Switch("type", map[string]Row{"tool_use": toolUse}, Nothing("what the agent says is not told")), Nothing("no content")),
-				VendorAs("model.usage", Need("message.id"), Key("message.id"), Str("gen_ai.response.model", "message.model"),
-					Int("gen_ai.usage.input_tokens", "message.usage.input_tokens"), Int("gen_ai.usage.output_tokens", "message.usage.output_tokens"),
-					Int("cache_read_tokens", "message.usage.cache_read_input_tokens"), Int("cache_creation_tokens", "message.usage.cache_creation_input_tokens"),
-					Str("stop_reason", "message.stop_reason")))),
-		"attachment/hook_permission_decision": Switch("attachment.hookEvent", map[string]Row{
-			"PermissionRequest": Resolved("attachment.toolUseID", "auto").Note("a hook decided; an answer of ours was told already"),
-		}, Nothing(byHooks)),
-		"system/api_error": Emit("error.raised", Key("uuid"), Severity(event.Warning),
-			Object("error", Const("type", "api_error"), Text("message", "error.message")),
-			Const("fatal", false)),
-		"system/compact_boundary": Nothing("PostCompact tells it"),
-		"system/turn_duration":    Nothing("it names no prompt, and comes after a failure too"),
-	},
-})
+func transcript() *Table {
+	return New(Vocabulary{
+		Vendor:  name,
+		Channel: adapters.Transcript,
+		Name: func(in *In) string {
+			if in.Moment.Payload["forkedFrom"] != nil {
+				return "forked"
+			}
+			return lineName(in)
+		},
+		Session: "sessionId",
+		Run:     "promptId",
+		Step:    "agentId",
+		Time:    "timestamp",
+		Other:   Nothing(byHooks),
+		Rows: map[string]Row{
+			"forked": Nothing("copied from another session"),
+			"user": When(submitted,
+				Emit("run.started", Key("promptId"), Const("trigger", "user"), Text("prompt", "message.content")),
+				When(Prefix("message.content", "[Request interrupted by user"), interrupt,
+					Each("message.content", userPart("toolUseResult"), Nothing("a command's output, or a subagent's prompt")))),
+			"assistant": Switch("message.model", map[string]Row{"<synthetic>": Nothing("Claude Code's own words")},
+				Many(
+					Each("message.content", Switch("type", map[string]Row{"tool_use": toolUse}, Nothing("what the agent says is not told")), Nothing("no content")),
+					VendorAs("model.usage", Need("message.id"), Key("message.id"), Str("gen_ai.response.model", "message.model"),
+						Int("gen_ai.usage.input_tokens", "message.usage.input_tokens"), Int("gen_ai.usage.output_tokens", "message.usage.output_tokens"),
+						Int("cache_read_tokens", "message.usage.cache_read_input_tokens"), Int("cache_creation_tokens", "message.usage.cache_creation_input_tokens"),
+						Str("stop_reason", "message.stop_reason")))),
+			"attachment/hook_permission_decision": Switch("attachment.hookEvent", map[string]Row{
+				"PermissionRequest": Resolved("attachment.toolUseID", "auto").Note("a hook decided; an answer of ours was told already"),
+			}, Nothing(byHooks)),
+			"system/api_error": Emit("error.raised", Key("uuid"), Severity(event.Warning),
+				Object("error", Const("type", "api_error"), Text("message", "error.message")),
+				Const("fatal", false)),
+			"system/compact_boundary": Nothing("PostCompact tells it"),
+			"system/turn_duration":    Nothing("it names no prompt, and comes after a failure too"),
+		},
+	})
+}
 
 // submitted: the line is a prompt that was typed or sent, with its id.
 var submitted = Is("it is a prompt (promptSource)", func(in *In) bool {
@@ -188,22 +192,24 @@ var submitted = Is("it is a prompt (promptSource)", func(in *In) bool {
 // telemetry is the vocabulary of the OTLP log records. One matters: what was
 // decided in the permission dialog, told at once; the hooks show an allowed
 // tool's end only, and a refusal not at all.
-var telemetry = New(Vocabulary{
-	Vendor:  name,
-	Channel: adapters.Telemetry,
-	Name:    func(in *In) string { return strings.TrimPrefix(in.Moment.Name, "claude_code.") },
-	Session: `session\.id`,
-	Run:     `prompt\.id`,
-	Other:   Nothing("the hooks and the transcript tell it"),
-	Rows: map[string]Row{
-		"tool_decision": Switch("source", map[string]Row{
-			"user_temporary": decided("allow"),
-			"user_permanent": decided("allow"),
-			"user_reject":    decided("deny"),
-			"user_abort":     Resolved("tool_use_id", "dismissed"),
-		}, Nothing("decided by configuration or a hook, without a person")),
-	},
-})
+func telemetry() *Table {
+	return New(Vocabulary{
+		Vendor:  name,
+		Channel: adapters.Telemetry,
+		Name:    func(in *In) string { return strings.TrimPrefix(in.Moment.Name, "claude_code.") },
+		Session: `session\.id`,
+		Run:     `prompt\.id`,
+		Other:   Nothing("the hooks and the transcript tell it"),
+		Rows: map[string]Row{
+			"tool_decision": Switch("source", map[string]Row{
+				"user_temporary": decided("allow"),
+				"user_permanent": decided("allow"),
+				"user_reject":    decided("deny"),
+				"user_abort":     Resolved("tool_use_id", "dismissed"),
+			}, Nothing("decided by configuration or a hook, without a person")),
+		},
+	})
+}
 
 // decided is a person's answer in the dialog. That questions were answered
 // says nothing yet: PostToolUse brings the values.

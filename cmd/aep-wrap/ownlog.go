@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log"
 	"log/slog"
 	"os"
 	"sync"
@@ -34,5 +35,10 @@ func (o *ownLog) Write(b []byte) (int, error) {
 // newOwnLog is a logger to ~/.aep/aep-wrap.log.
 func (a *app) newOwnLog() *slog.Logger {
 	h := slog.NewTextHandler(&ownLog{path: a.paths.ownLog()}, &slog.HandlerOptions{Level: slog.LevelInfo})
-	return slog.New(h).With("pid", os.Getpid())
+	l := slog.New(h).With("pid", os.Getpid())
+	// net/http and others write to the standard logger, which writes to stderr:
+	// that may be the agent's screen.
+	log.SetOutput(slog.NewLogLogger(l.Handler(), slog.LevelWarn).Writer())
+	log.SetFlags(0)
+	return l
 }
