@@ -3,6 +3,7 @@ package collector
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -206,4 +207,33 @@ func BenchmarkScan(b *testing.B) {
 			i++
 		}
 	})
+}
+
+// BenchmarkFloor is the floor of taking a batch in: the envelopes are read, and nothing
+// kept; and what encoding/json needs to find the same text valid.
+func BenchmarkFloor(b *testing.B) {
+	const batch = 1000
+	lines := bytes.Split(bytes.TrimSpace(body("s_8f2c", 0, batch)), newline)
+	for _, c := range []struct {
+		name string
+		scan func([]byte) bool
+	}{
+		{"series", func() func([]byte) bool {
+			var s event.Series
+			return func(l []byte) bool { _, _, err := s.ParseHeader(l); return err == nil }
+		}()},
+		{"json.Valid", json.Valid},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			start := cpu()
+			for b.Loop() {
+				for _, l := range lines {
+					if !c.scan(l) {
+						b.Fatal(string(l))
+					}
+				}
+			}
+			b.ReportMetric(float64((cpu()-start).Nanoseconds())/float64(b.N*batch), "cpu-ns/event")
+		})
+	}
 }

@@ -153,6 +153,7 @@ func (c *Collector) parse(body []byte, lines bool) (items []*item, status int, p
 		}
 	}
 	items = make([]*item, 0, count)
+	var series event.Series
 	number := 0
 	for rest := body; ; {
 		line := rest
@@ -162,7 +163,7 @@ func (c *Collector) parse(body []byte, lines bool) (items []*item, status int, p
 		}
 		number++
 		if line = bytes.TrimSpace(line); len(line) > 0 || !lines {
-			it, status, p := c.parseLine(line)
+			it, status, p := c.parseLine(&series, line)
 			if status == 0 && isCommand(it.Type) {
 				status, p = http.StatusForbidden, problem{Error: "unauthorized", Rule: "control-binding", Section: "AEP-0004 §4.1",
 					Detail: it.Type + ": commands are taken only on the authenticated WebSocket, not over POST"}
@@ -200,12 +201,12 @@ func countLines(body []byte) int {
 
 // parseLine reads one event, on whatever binding it came. A status other than
 // 0 refuses it.
-func (c *Collector) parseLine(line []byte) (*item, int, problem) {
+func (c *Collector) parseLine(series *event.Series, line []byte) (*item, int, problem) {
 	if len(line) > c.limits.Line {
 		return nil, http.StatusRequestEntityTooLarge, problem{Error: "payload-too-large", Limit: "line", Max: int64(c.limits.Line),
 			Detail: fmt.Sprintf("an event of %d bytes, at most %d", len(line), c.limits.Line)}
 	}
-	h, _, err := event.ParseHeader(line)
+	h, _, err := series.ParseHeader(line)
 	if err != nil {
 		p := problem{Error: "invalid-event", Detail: err.Error()}
 		var v *event.Violation

@@ -13,6 +13,7 @@ import (
 type item struct {
 	event.Header
 	key   key
+	hash  uint64 // of source and id, once it is held
 	frame []byte // the whole SSE message, encoded once
 	at, n int    // frame[at:at+n] is the event as it was received
 }

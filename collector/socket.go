@@ -29,6 +29,7 @@ type socket struct {
 
 	hello   greeting          // the reader's; fixed once something is claimed
 	claimed map[string]*claim // the reader's
+	series  event.Series      // the reader's
 	pending []*item           // the reader's: events that are not published yet
 	heard   atomic.Int64      // when something was read last, Unix nanoseconds
 	probing atomic.Bool
@@ -358,7 +359,7 @@ func (s *socket) consumes() bool { return s.hello.role != roleEmitter && s.may&W
 
 // take takes one frame, or event.
 func (s *socket) take(raw []byte) {
-	it, status, p := s.c.parseLine(trimSpace(raw))
+	it, status, p := s.c.parseLine(&s.series, trimSpace(raw))
 	if status != 0 {
 		s.frame(raw, p)
 		return

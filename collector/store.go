@@ -50,7 +50,7 @@ func newStore(l Limits) *store {
 }
 
 func (s *store) hash(it *item) uint64 {
-	return maphash.Comparable(s.seed, [2]string{it.Source, it.ID})
+	return maphash.String(s.seed, it.ID) ^ maphash.String(s.seed, it.Source)*31
 }
 
 // admit takes an event into its session's buffer. It is not held when it
@@ -61,7 +61,8 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 	if it.Session == "" {
 		return false
 	}
-	h := s.hash(it)
+	it.hash = s.hash(it)
+	h := it.hash
 	if same, ok := s.seen[h]; ok && same.Source == it.Source && same.ID == it.ID {
 		return false
 	}
@@ -218,8 +219,8 @@ func (s *store) evict(b *buffer, admitting *item) {
 		if !b.hasFloor || b.floor.Less(it.key.Position) {
 			b.floor, b.hasFloor = it.key.Position, true
 		}
-		if h := s.hash(it); s.seen[h] == it {
-			delete(s.seen, h)
+		if s.seen[it.hash] == it {
+			delete(s.seen, it.hash)
 		}
 		if it != admitting && s.evicted != nil {
 			s.evicted(b, it)

@@ -2,8 +2,10 @@ package event
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -109,6 +111,7 @@ type scanner struct {
 
 	members []member    // a stack: the members of the objects and arrays that are open
 	spans   [][]byte    // the names of the objects that skip is inside of
+	used    int         // how deep the two stacks were at most
 	names   *[32]string // recently seen member names of a big text, to share them
 }
 
@@ -136,8 +139,8 @@ func (s *scanner) free() {
 	if len(members) > 256 || len(spans) > 256 {
 		return
 	}
-	clear(members)
-	clear(spans)
+	clear(members[:min(s.used, len(members))])
+	clear(spans[:min(s.used, len(spans))])
 	*s = scanner{members: members[:0], spans: spans[:0]}
 	scanners.Put(s)
 }
@@ -240,6 +243,7 @@ func (s *scanner) object(depth int) (any, bool) {
 			return nil, false
 		}
 		s.members = append(s.members, member{name, v, at})
+		s.used = max(s.used, len(s.members))
 		if c := s.space(); c == ',' {
 			s.i++
 		} else if c == '}' {
@@ -289,6 +293,7 @@ func (s *scanner) array(depth int) (any, bool) {
 			return nil, false
 		}
 		s.members = append(s.members, member{value: v})
+		s.used = max(s.used, len(s.members))
 		if c := s.space(); c == ',' {
 			s.i++
 		} else if c == ']' {
@@ -357,12 +362,33 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
+// plainRun is how many bytes at the start of b are plain for sure: it looks at
+// eight at once, and stops in the last ones.
+func plainRun(b []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for i := 0; len(b)-i >= 8; i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, slash := w^('"'*ones), w^('\\'*ones)
+		// A byte's high bit is set where it is not plain; above the first
+		// such byte the bits mean nothing.
+		if hit := ((w-0x20*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash | w) & highs; hit != 0 {
+			return i + bits.TrailingZeros64(hit)/8
+		}
+	}
+	return len(b) &^ 7
+}
+
 // str scans the string that begins at the present quote: raw is what stands
 // between the quotes, escaped whether it holds a backslash.
 func (s *scanner) str() (raw []byte, escaped, ok bool) {
 	start := s.i + 1
 	ascii := true
 	for i := start; i < len(s.b); i++ {
+		if ascii {
+			if i += plainRun(s.b[i:]); i >= len(s.b) {
+				break
+			}
+		}
 		c := s.b[i]
 		if plain[c] {
 			continue
@@ -564,6 +590,7 @@ func (s *scanner) skipObject(depth int) bool {
 				}
 			}
 			s.spans = append(s.spans, raw)
+			s.used = max(s.used, len(s.spans))
 			if len(s.spans)-base == 32 {
 				many = make(map[string]struct{}, 128)
 				for _, sp := range s.spans[base:] {

@@ -27,11 +27,23 @@ func Parse(line []byte) (Event, error) {
 // that holds it, nil when there is none. Nothing else aliases line. A relay
 // forwards line itself, byte for byte (AEP-0001 §4.2).
 func ParseHeader(line []byte) (h Header, data []byte, err error) {
-	p := parser{scanner: newScanner(line)}
+	var s Series
+	return s.ParseHeader(line)
+}
+
+// Series reads events that come one after the other. What an event says with
+// the same words as the one before, its source or its session, is held once
+// and judged once. The zero Series is ready; it is one goroutine's.
+type Series struct{ before Header }
+
+// ParseHeader is ParseHeader of the series' next event.
+func (s *Series) ParseHeader(line []byte) (h Header, data []byte, err error) {
+	p := parser{scanner: newScanner(line), before: &s.before}
 	defer p.free()
 	if v := p.envelope(&h); v != nil {
 		return Header{}, nil, v
 	}
+	s.before = Header{Type: h.Type, Source: h.Source, Agent: h.Agent, Session: h.Session, Run: h.Run, Step: h.Step}
 	return h, p.data, nil
 }
 
@@ -57,6 +69,8 @@ type parser struct {
 	time  time.Time
 	data  []byte
 	wrong *Violation // the first, unless the version explains it
+
+	before *Header // the last good one, whose strings are shared
 }
 
 func (p *parser) note(v *Violation) {
@@ -122,7 +136,7 @@ func (p *parser) envelope(h *Header) *Violation {
 		return violation(RuleRequired, "AEP-0001 §5.1 #1", "aep is missing")
 	}
 	p.fill(h)
-	return h.validate()
+	return h.validate(p.before)
 }
 
 // once says whether this is the first time that the attribute of that number
@@ -361,18 +375,31 @@ func kindAt(c byte) string {
 	return "a number"
 }
 
-// fill gives the header its strings, which are cut from one allocation.
+// fill gives the header its strings. Those that stood in the header before are
+// its; the others are cut from one allocation.
 func (p *parser) fill(h *Header) {
 	var stack [512]byte
 	buf := stack[:0]
-	for _, t := range p.text {
-		buf = append(buf, t...)
+	var none string
+	b := p.before
+	from := [attrCount]*string{
+		attrID: &none, attrType: &b.Type, attrSubject: &none, attrSource: &b.Source, attrAgent: &b.Agent, attrSession: &b.Session,
+		attrRun: &b.Run, attrStep: &b.Step, attrCause: &none, attrTraceparent: &none,
+	}
+	for i := range from {
+		if was := *from[i]; was == "" || was != string(p.text[i]) {
+			buf = append(buf, p.text[i]...)
+		}
 	}
 	all := string(buf)
 	for i, to := range [attrCount]*string{
 		attrID: &h.ID, attrType: &h.Type, attrSubject: &h.Subject, attrSource: &h.Source, attrAgent: &h.Agent, attrSession: &h.Session,
 		attrRun: &h.Run, attrStep: &h.Step, attrCause: &h.Cause, attrTraceparent: &h.Traceparent,
 	} {
+		if was := *from[i]; was != "" && was == string(p.text[i]) {
+			*to = was
+			continue
+		}
 		n := len(p.text[i])
 		*to, all = all[:n], all[n:]
 	}
@@ -398,15 +425,16 @@ func (h *Header) Validate() error {
 	if h.Capture < None || h.Capture > Full {
 		return violation(RuleValue, "AEP-0001 §8.2", "there is no capture level %d", h.Capture)
 	}
-	if v := h.validate(); v != nil {
+	if v := h.validate(&Header{}); v != nil {
 		return v
 	}
 	return nil
 }
 
 // validate holds what is in the header to the rules that are not the single
-// values' own.
-func (h *Header) validate() *Violation {
+// values' own. What it has in common with a header that was held to them
+// already is known to be good.
+func (h *Header) validate(good *Header) *Violation {
 	switch {
 	case h.ID == "":
 		return violation(RuleRequired, section(1), "id is missing")
@@ -419,10 +447,12 @@ func (h *Header) validate() *Violation {
 	case h.Agent == "":
 		return violation(RuleRequired, section(6), "agent is missing")
 	}
-	if v := typeForm(h.Type); v != nil {
-		return v
+	if h.Type != good.Type {
+		if v := typeForm(h.Type); v != nil {
+			return v
+		}
 	}
-	if !validURI(h.Source) {
+	if h.Source != good.Source && !validURI(h.Source) {
 		return violation(RuleValue, section(5), "source %s is no URI", quote(h.Source))
 	}
 	if h.Traceparent != "" && !validTraceparent(h.Traceparent) {
