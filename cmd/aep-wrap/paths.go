@@ -18,6 +18,10 @@ type paths struct {
 	home string // the user's home, "" when unknown
 	aep  string // the state directory
 	note string // one line, when aep is not in the home
+
+	// alone says that aep is this process's own: nobody else finds it, so no
+	// collector can be shared.
+	alone bool
 }
 
 // findPaths places the state directory in the user's home, or, where there is
@@ -34,26 +38,32 @@ func findPaths(getenv func(string) string) paths {
 		if fi, there := os.Stat(p.aep); there == nil && fi.IsDir() {
 			return p // it can be read: what cannot be written says so itself
 		}
-		p.aep = fallbackDir()
-		p.note = fmt.Sprintf("cannot make %s (%v): tokens and logs go to %s", filepath.Join(home, ".aep"), reason(err), p.aep)
+		p.fallBack(fmt.Sprintf("cannot make %s (%v)", filepath.Join(home, ".aep"), reason(err)))
 		return p
 	}
-	p := paths{aep: fallbackDir()}
-	p.note = "HOME is not set: tokens and logs go to " + p.aep
+	var p paths
+	why := "HOME is not set"
+	if home != "" {
+		why = fmt.Sprintf("HOME=%s is not an absolute path", home)
+	}
+	p.fallBack(why)
 	return p
 }
 
-// fallbackDir is this user's directory under the temporary one: the same for
-// every start, unless somebody else has taken its name.
-func fallbackDir() string {
-	dir := filepath.Join(os.TempDir(), "aep-"+strconv.Itoa(os.Getuid()))
-	if privateDir(dir) == nil {
-		return dir
+// fallBack places the state in this user's directory under the temporary one:
+// the same for every start, unless somebody else has taken its name.
+func (p *paths) fallBack(why string) {
+	p.aep = filepath.Join(os.TempDir(), "aep-"+strconv.Itoa(os.Getuid()))
+	err := privateDir(p.aep)
+	if err != nil {
+		if fresh, ferr := os.MkdirTemp("", "aep-"); ferr == nil {
+			p.aep, p.alone = fresh, true
+		}
 	}
-	if fresh, err := os.MkdirTemp("", "aep-"); err == nil {
-		return fresh
+	p.note = why + ": tokens and logs go to " + p.aep
+	if p.alone {
+		p.note += fmt.Sprintf(" (%v), and no collector is joined", err)
 	}
-	return dir
 }
 
 // reason is what the system said, without the path and the call.

@@ -86,6 +86,9 @@ func (a *app) configure(cmd *cobra.Command) error {
 	}
 	var err error
 	a.cfg, err = loadConfig(cmd.Flags(), a.Getenv, a.paths)
+	if a.paths.alone && cmd.Name() != "collect" {
+		a.cfg.Listen = off
+	}
 	if err == nil && cmd.Name() != "collect" && !loopback(a.cfg.Listen) {
 		return usageError("--listen %q: want a loopback address, such as 127.0.0.1:8787; a collector for others is aep-wrap collect, with TLS", a.cfg.Listen)
 	}

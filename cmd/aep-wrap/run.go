@@ -315,8 +315,9 @@ func (l *launch) makeDir() {
 	}
 }
 
-// leftover is how old a launch's directory must be before it can be one that a
-// crash left behind.
+// leftover is how old a launch's directory without a socket must be before it
+// can be one that a crash left behind. A socket that nobody listens at tells
+// that at once.
 const leftover = 24 * time.Hour
 
 // sweep removes what crashed wrappers left in the run directory: directories
@@ -328,14 +329,17 @@ func sweep(base string) {
 	}
 	for _, dir := range dirs {
 		fi, err := os.Lstat(dir)
-		if err != nil || !fi.IsDir() || time.Since(fi.ModTime()) < leftover {
+		if err != nil || !fi.IsDir() {
 			continue
 		}
-		if conn, err := net.DialTimeout("unix", filepath.Join(dir, "hook.sock"), time.Second); err == nil {
+		conn, err := net.DialTimeout("unix", filepath.Join(dir, "hook.sock"), time.Second)
+		if err == nil {
 			conn.Close()
 			continue
 		}
-		os.RemoveAll(dir)
+		if errors.Is(err, unix.ECONNREFUSED) || time.Since(fi.ModTime()) > leftover {
+			os.RemoveAll(dir)
+		}
 	}
 }
 
