@@ -37,7 +37,7 @@ func TestAdaptersPageIsCurrent(t *testing.T) {
 			b.WriteString(line)
 		}
 		b.WriteString("\n\n| channel | native | becomes | |\n|---|---|---|---|\n")
-		for _, term := range a.Vocabulary {
+		for _, term := range a.Vocabulary() {
 			emits := "nothing"
 			if term.Emits != "" {
 				emits = "`" + cell(term.Emits) + "`"

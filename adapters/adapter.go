@@ -60,8 +60,8 @@ type Adapter struct {
 	// that the protocol speaks of". What it does not know becomes an x.* draft.
 	Map func(Moment) []event.Draft
 
-	// Vocabulary is the table behind Map, for people and for tests.
-	Vocabulary []Term
+	// Vocabulary gives the table behind Map, for people and for tests.
+	Vocabulary func() []Term
 
 	// Logs gives the runtime's own session logs that a moment names: each line
 	// that is written to them from this launch on becomes a Moment of channel

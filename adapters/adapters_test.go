@@ -64,10 +64,12 @@ func TestProxied(t *testing.T) {
 func TestValidate(t *testing.T) {
 	good := Adapter{
 		Name: "x-1", Title: "X", Pinned: "1", Doc: strings.Repeat("word ", 30),
-		Map:        func(Moment) []event.Draft { return nil },
-		Vocabulary: []Term{{Channel: Hook, Native: "a", Emits: "run.started"}, {Channel: Hook, Native: "b", Note: "no"}, {Channel: Hook, Native: "c", Emits: "x.x-1.a.b"}},
-		Launch:     &Launching{Detect: func(Launch) bool { return false }, Wire: func(Launch, Endpoint) (Wiring, error) { return Wiring{}, nil }},
-		Accepts:    []string{"control.cancel", "x.x-1.control.instruct"},
+		Map: func(Moment) []event.Draft { return nil },
+		Vocabulary: func() []Term {
+			return []Term{{Channel: Hook, Native: "a", Emits: "run.started"}, {Channel: Hook, Native: "b", Note: "no"}, {Channel: Hook, Native: "c", Emits: "x.x-1.a.b"}}
+		},
+		Launch:  &Launching{Detect: func(Launch) bool { return false }, Wire: func(Launch, Endpoint) (Wiring, error) { return Wiring{}, nil }},
+		Accepts: []string{"control.cancel", "x.x-1.control.instruct"},
 	}
 	if err := Validate(good); err != nil {
 		t.Errorf("a good one: %v", err)
@@ -78,14 +80,18 @@ func TestValidate(t *testing.T) {
 		"Doc is empty":     func(a *Adapter) { a.Doc = "soon" },
 		"Map is nil":       func(a *Adapter) { a.Map = nil },
 		"Vocabulary is":    func(a *Adapter) { a.Vocabulary = nil },
-		"does not say why": func(a *Adapter) { a.Vocabulary = []Term{{Native: "a"}} },
-		"not registered":   func(a *Adapter) { a.Vocabulary = []Term{{Native: "a", Emits: "run.exploded"}} },
-		"is reserved":      func(a *Adapter) { a.Vocabulary = []Term{{Native: "a", Emits: "message.user.submitted"}} },
-		"only other":       func(a *Adapter) { a.Vocabulary = []Term{{Native: "a", Emits: "control.cancel"}} },
-		"names no native":  func(a *Adapter) { a.Vocabulary = []Term{{Emits: "run.started"}} },
-		"needs both":       func(a *Adapter) { a.Launch = &Launching{} },
-		"Pinned is empty":  func(a *Adapter) { a.Pinned = "" },
-		"is no command":    func(a *Adapter) { a.Accepts = []string{"run.started"} },
+		"does not say why": func(a *Adapter) { a.Vocabulary = func() []Term { return []Term{{Native: "a"}} } },
+		"not registered":   func(a *Adapter) { a.Vocabulary = func() []Term { return []Term{{Native: "a", Emits: "run.exploded"}} } },
+		"is reserved": func(a *Adapter) {
+			a.Vocabulary = func() []Term { return []Term{{Native: "a", Emits: "message.user.submitted"}} }
+		},
+		"only other": func(a *Adapter) {
+			a.Vocabulary = func() []Term { return []Term{{Native: "a", Emits: "control.cancel"}} }
+		},
+		"names no native": func(a *Adapter) { a.Vocabulary = func() []Term { return []Term{{Emits: "run.started"}} } },
+		"needs both":      func(a *Adapter) { a.Launch = &Launching{} },
+		"Pinned is empty": func(a *Adapter) { a.Pinned = "" },
+		"is no command":   func(a *Adapter) { a.Accepts = []string{"run.started"} },
 	} {
 		a := good
 		spoil(&a)

@@ -28,10 +28,14 @@ func Validate(a Adapter) error {
 	if a.Map == nil {
 		bad("Map is nil: without it nothing is observed")
 	}
-	if len(a.Vocabulary) == 0 {
+	var vocabulary []Term
+	if a.Vocabulary != nil {
+		vocabulary = a.Vocabulary()
+	}
+	if len(vocabulary) == 0 {
 		bad("Vocabulary is empty: give the table behind Map")
 	}
-	for _, t := range a.Vocabulary {
+	for _, t := range vocabulary {
 		if why := checkTerm(t); why != "" {
 			bad("vocabulary row %s %s: %s", t.Channel, t.Native, why)
 		}

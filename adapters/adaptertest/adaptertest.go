@@ -406,7 +406,7 @@ func strangers(t *testing.T, a adapters.Adapter) (ms []adapters.Moment) {
 		{"tool_name": []any{}, "tool_input": "x", "message": map[string]any{"content": []any{nil, "x", map[string]any{"type": "tool_use"}}}}}
 	odd := len(payloads)
 	names := map[string]bool{"": true, "Some Future\nHook": true}
-	for _, term := range a.Vocabulary {
+	for _, term := range a.Vocabulary() {
 		names[term.Native] = true
 	}
 	dir := os.Getenv("AEP_CONFORMANCE")
@@ -577,7 +577,7 @@ func envelope(members []string) bool {
 // declared says from which level on a draft of a type may show a path.
 func (s Spec) declared(m adapters.Moment, typ string, path []string) (lowest event.Level, members []string, ok bool) {
 	var fields []adapters.TermField
-	for _, term := range s.Adapter.Vocabulary {
+	for _, term := range s.Adapter.Vocabulary() {
 		wild := strings.HasSuffix(term.Emits, ".*") && strings.HasPrefix(typ, strings.TrimSuffix(term.Emits, "*"))
 		if term.Channel == m.Channel && (term.Emits == typ || wild) {
 			fields = append(fields, term.Fields...)

@@ -19,7 +19,7 @@ func TestTheSuiteFinds(t *testing.T) {
 	row := func(facts ...hook.Fact) adapters.Adapter {
 		table := hook.New(hook.Vocabulary{Vendor: "bad", Channel: adapters.Hook,
 			Rows: map[string]hook.Row{"use": hook.Emit("tool.requested", append([]hook.Fact{hook.Tool("tool", "call")}, facts...)...)}})
-		return adapters.Adapter{Name: "bad", Map: table.Map, Vocabulary: table.Terms()}
+		return adapters.Adapter{Name: "bad", Map: table.Map, Vocabulary: table.Terms}
 	}
 	calls := 0
 	request := hook.New(hook.Vocabulary{Vendor: "bad", Channel: adapters.Hook,
@@ -41,7 +41,7 @@ func TestTheSuiteFinds(t *testing.T) {
 			d.Fields = append(d.Fields, event.Meta("x", in.Get("secret")))
 			return true
 		})), "secret at metadata: it appears, and the vocabulary does not say so"},
-		{"too low", canary, adapters.Adapter{Name: "bad", Map: status.Map, Vocabulary: status.Terms()},
+		{"too low", canary, adapters.Adapter{Name: "bad", Map: status.Map, Vocabulary: status.Terms},
 			"words at redacted: it appears, and is declared from full on"},
 		{"prose", canary, row(hook.Do("", []adapters.TermField{{Member: "x", From: "words"}}, func(in *hook.In, d *event.Draft) bool {
 			d.Fields = append(d.Fields, event.Meta("x", in.Get("words")))

@@ -13,51 +13,53 @@ const byHooks = "no fact of its own; the hooks are the authority"
 // rollout is the vocabulary of the session log. It runs ahead of the hooks and
 // knows what they do not: that a command failed, what a refused or interrupted
 // tool came to, the outcome of a patch, a turn's error, and what was used.
-var rollout = New(Vocabulary{
-	Vendor:  name,
-	Channel: adapters.Transcript,
-	Name: func(in *In) string {
-		s := in.Str("type")
-		for _, p := range []Path{"payload.type", "payload.item.type"} {
-			if sub := in.Str(p); sub != "" {
-				s += "/" + sub
+func rollout() *Table {
+	return New(Vocabulary{
+		Vendor:  name,
+		Channel: adapters.Transcript,
+		Name: func(in *In) string {
+			s := in.Str("type")
+			for _, p := range []Path{"payload.type", "payload.item.type"} {
+				if sub := in.Str(p); sub != "" {
+					s += "/" + sub
+				}
 			}
-		}
-		return s
-	},
-	Session: "payload.session_id",
-	Run:     "payload.root_turn_id",
-	Time:    "timestamp",
-	Other:   Nothing(byHooks),
-	Rows: map[string]Row{
-		"event_msg/item_completed/CommandExecution": item,
-		"event_msg/item_completed/FileChange":       item,
-		"event_msg/item_completed/McpToolCall":      item,
+			return s
+		},
+		Session: "payload.session_id",
+		Run:     "payload.root_turn_id",
+		Time:    "timestamp",
+		Other:   Nothing(byHooks),
+		Rows: map[string]Row{
+			"event_msg/item_completed/CommandExecution": item,
+			"event_msg/item_completed/FileChange":       item,
+			"event_msg/item_completed/McpToolCall":      item,
 
-		"response_item/function_call_output": SwitchOn("output says", outcome, map[string]Row{
-			"never":     Emit("tool.denied", Call("payload.call_id"), Const("by", "user_setting")),
-			"policy":    Emit("tool.denied", Call("payload.call_id"), Const("by", "policy")),
-			"rejected":  Emit("tool.failed", Call("payload.call_id"), Fault(Const("type", "rejected"), "payload.output")).Note("refused by who was asked"),
-			"interrupt": Emit("tool.failed", Call("payload.call_id"), Fault(Const("type", "interrupted"), "payload.output")),
-		}, Nothing("its item and the hooks tell the outcome")),
+			"response_item/function_call_output": SwitchOn("output says", outcome, map[string]Row{
+				"never":     Emit("tool.denied", Call("payload.call_id"), Const("by", "user_setting")),
+				"policy":    Emit("tool.denied", Call("payload.call_id"), Const("by", "policy")),
+				"rejected":  Emit("tool.failed", Call("payload.call_id"), Fault(Const("type", "rejected"), "payload.output")).Note("refused by who was asked"),
+				"interrupt": Emit("tool.failed", Call("payload.call_id"), Fault(Const("type", "interrupted"), "payload.output")),
+			}, Nothing("its item and the hooks tell the outcome")),
 
-		"event_msg/turn_aborted": When(inner, Nothing("a subagent's own turn"),
-			Switch("payload.reason", map[string]Row{
-				"interrupted": Emit("run.cancelled", Key("payload.turn_id"), Const("by", "user")),
-			}, Emit("run.cancelled", Key("payload.turn_id")))),
-		"event_msg/task_complete": When(inner, Nothing("a subagent's own turn"),
-			When(Has("payload.error"),
-				Emit("run.failed", Key("payload.turn_id"), Word("reason", "payload.error.codex_error_info", "error"),
-					Fault(Word("type", "payload.error.codex_error_info", "error"), "payload.error.message"), Dur("duration_ms", "payload.duration_ms")).
-					Note("no hook tells it"),
-				Nothing("Stop tells it; a compaction's turn had no prompt"))),
+			"event_msg/turn_aborted": When(inner, Nothing("a subagent's own turn"),
+				Switch("payload.reason", map[string]Row{
+					"interrupted": Emit("run.cancelled", Key("payload.turn_id"), Const("by", "user")),
+				}, Emit("run.cancelled", Key("payload.turn_id")))),
+			"event_msg/task_complete": When(inner, Nothing("a subagent's own turn"),
+				When(Has("payload.error"),
+					Emit("run.failed", Key("payload.turn_id"), Word("reason", "payload.error.codex_error_info", "error"),
+						Fault(Word("type", "payload.error.codex_error_info", "error"), "payload.error.message"), Dur("duration_ms", "payload.duration_ms")).
+						Note("no hook tells it"),
+					Nothing("Stop tells it; a compaction's turn had no prompt"))),
 
-		"token_usage_record": VendorAs("model.usage", Need("payload.response_id"), Key("payload.response_id"), ofThread,
-			Int("gen_ai.usage.input_tokens", "payload.usage.input_tokens"), Int("gen_ai.usage.output_tokens", "payload.usage.output_tokens"),
-			Int("cache_read_tokens", "payload.usage.cached_input_tokens"), Int("cache_creation_tokens", "payload.usage.cache_write_input_tokens"),
-			Int("reasoning_tokens", "payload.usage.reasoning_output_tokens")),
-	},
-})
+			"token_usage_record": VendorAs("model.usage", Need("payload.response_id"), Key("payload.response_id"), ofThread,
+				Int("gen_ai.usage.input_tokens", "payload.usage.input_tokens"), Int("gen_ai.usage.output_tokens", "payload.usage.output_tokens"),
+				Int("cache_read_tokens", "payload.usage.cached_input_tokens"), Int("cache_creation_tokens", "payload.usage.cache_write_input_tokens"),
+				Int("reasoning_tokens", "payload.usage.reasoning_output_tokens")),
+		},
+	})
+}
 
 // item is what a tool came to. It is found by its call: the run and the step
 // are those of its request.
@@ -104,31 +106,33 @@ var ofThread = Do("", []adapters.TermField{{Member: "(step)", From: "payload.thr
 // hook can be installed: its items have no call ids, and only the first line
 // names the session. Its ids begin anew with each process, so that they name
 // no fact.
-var stream = New(Vocabulary{
-	Vendor:  name,
-	Channel: adapters.Stream,
-	Name: func(in *In) string {
-		if sub := in.Str("item.type"); sub != "" {
-			return in.Str("type") + "/" + sub
-		}
-		return in.Str("type")
-	},
-	Session: "thread_id",
-	Other:   Nothing("no fact of its own"),
-	Rows: map[string]Row{
-		"thread.started": Emit("session.started", Key("thread_id"), Object("client", Const("name", name))),
-		"turn.started":   Emit("run.started", Const("trigger", "user")),
-		"turn.completed": Emit("run.finished").Note("its usage is the whole thread's"),
-		"turn.failed":    Emit("run.failed", Const("reason", "error"), Fault(Const("type", "error"), "error.message")),
+func stream() *Table {
+	return New(Vocabulary{
+		Vendor:  name,
+		Channel: adapters.Stream,
+		Name: func(in *In) string {
+			if sub := in.Str("item.type"); sub != "" {
+				return in.Str("type") + "/" + sub
+			}
+			return in.Str("type")
+		},
+		Session: "thread_id",
+		Other:   Nothing("no fact of its own"),
+		Rows: map[string]Row{
+			"thread.started": Emit("session.started", Key("thread_id"), Object("client", Const("name", name))),
+			"turn.started":   Emit("run.started", Const("trigger", "user")),
+			"turn.completed": Emit("run.finished").Note("its usage is the whole thread's"),
+			"turn.failed":    Emit("run.failed", Const("reason", "error"), Fault(Const("type", "error"), "error.message")),
 
-		"item.started/command_execution":   started,
-		"item.completed/command_execution": ended("item.aggregated_output"),
-		"item.started/file_change":         started,
-		"item.completed/file_change":       ended(""),
-		"item.started/mcp_tool_call":       started,
-		"item.completed/mcp_tool_call":     ended("item.result"),
-	},
-})
+			"item.started/command_execution":   started,
+			"item.completed/command_execution": ended("item.aggregated_output"),
+			"item.started/file_change":         started,
+			"item.completed/file_change":       ended(""),
+			"item.started/mcp_tool_call":       started,
+			"item.completed/mcp_tool_call":     ended("item.result"),
+		},
+	})
+}
 
 var started = Emit("tool.requested", Tool("item.type", "item.id"), Unnamed, args)
 

@@ -45,51 +45,53 @@ func wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 
 var mapMoment, terms = Merge(hooks)
 
-var hooks = New(Vocabulary{
-	Vendor:  name,
-	Channel: adapters.Hook,
-	Name: func(in *In) string {
-		if in.Moment.Name != "" {
-			return in.Moment.Name
-		}
-		return in.Str("event")
-	},
-	Session: "session",
-	Run:     "run",
-	Step:    "agent",
-	Rows: map[string]Row{
-		"session_start": Emit("session.started", Key("session"), Object("client", Const("name", name)), Str("trigger", "trigger"),
-			Str("gen_ai.request.model", "model"), Text("cwd", "cwd")),
-		"session_end": Emit("session.ended", Key("session"), Const("reason", "normal")),
+func hooks() *Table {
+	return New(Vocabulary{
+		Vendor:  name,
+		Channel: adapters.Hook,
+		Name: func(in *In) string {
+			if in.Moment.Name != "" {
+				return in.Moment.Name
+			}
+			return in.Str("event")
+		},
+		Session: "session",
+		Run:     "run",
+		Step:    "agent",
+		Rows: map[string]Row{
+			"session_start": Emit("session.started", Key("session"), Object("client", Const("name", name)), Str("trigger", "trigger"),
+				Str("gen_ai.request.model", "model"), Text("cwd", "cwd")),
+			"session_end": Emit("session.ended", Key("session"), Const("reason", "normal")),
 
-		"prompt": Emit("run.started", Key("run"), Const("trigger", "user"), Text("prompt", "text")),
-		"done": Emit("run.finished", Key("run"), Text("summary", "text"),
-			Int("gen_ai.usage.input_tokens", "tokens.in"), Int("gen_ai.usage.output_tokens", "tokens.out")),
-		"note": Emit("progress.status", Text("message", "text"), Int("percent", "percent")),
+			"prompt": Emit("run.started", Key("run"), Const("trigger", "user"), Text("prompt", "text")),
+			"done": Emit("run.finished", Key("run"), Text("summary", "text"),
+				Int("gen_ai.usage.input_tokens", "tokens.in"), Int("gen_ai.usage.output_tokens", "tokens.out")),
+			"note": Emit("progress.status", Text("message", "text"), Int("percent", "percent")),
 
-		"tool":         Emit("tool.requested", Tool("tool", "call"), Content("args", "input")),
-		"tool_done":    Emit("tool.completed", Tool("tool", "call"), Content("result", "output"), Dur("duration_ms", "ms")),
-		"tool_failed":  Emit("tool.failed", Tool("tool", "call"), Fault(Word("type", "error.type", "tool_error"), "error.message"), Dur("duration_ms", "ms")),
-		"tool_blocked": Emit("tool.denied", Tool("tool", "call"), Const("by", "policy"), Str("rule", "rule")),
+			"tool":         Emit("tool.requested", Tool("tool", "call"), Content("args", "input")),
+			"tool_done":    Emit("tool.completed", Tool("tool", "call"), Content("result", "output"), Dur("duration_ms", "ms")),
+			"tool_failed":  Emit("tool.failed", Tool("tool", "call"), Fault(Word("type", "error.type", "tool_error"), "error.message"), Dur("duration_ms", "ms")),
+			"tool_blocked": Emit("tool.denied", Tool("tool", "call"), Const("by", "policy"), Str("rule", "rule")),
 
-		"permission": Emit("attention.requested", Pair("call"), Permission("tool", "input")),
-		"permission_timeout": Emit("attention.timeout", Need("call"), Pair("call"), Int("after_ms", "ms")).
-			Note("nobody answered in time; the agent goes on without"),
-		"form": Emit("attention.requested", Subject("form"), Pair("form"), Elicitation("title", "schema")),
-		"form_answered": Many(
-			Emit("attention.answered", Need("form"), Pair("form"), filled, Const("via", "oob")),
-			Resolved("form", "answered")),
+			"permission": Emit("attention.requested", Pair("call"), Permission("tool", "input")),
+			"permission_timeout": Emit("attention.timeout", Need("call"), Pair("call"), Int("after_ms", "ms")).
+				Note("nobody answered in time; the agent goes on without"),
+			"form": Emit("attention.requested", Subject("form"), Pair("form"), Elicitation("title", "schema")),
+			"form_answered": Many(
+				Emit("attention.answered", Need("form"), Pair("form"), filled, Const("via", "oob")),
+				Resolved("form", "answered")),
 
-		"subagent":      Emit("delegation.subagent.started", Subject("subagent"), Pair("subagent"), Str("agent_type", "kind")),
-		"subagent_done": Emit("delegation.subagent.stopped", Subject("subagent"), Pair("subagent"), Str("agent_type", "kind"), Const("status", "ok"), Dur("duration_ms", "ms")),
-		"plan":          Emit("progress.task.planned", Subject("task"), Pair("task"), task),
-		"plan_done":     Emit("progress.task.completed", Subject("task"), Pair("task"), task, Const("status", "completed")),
+			"subagent":      Emit("delegation.subagent.started", Subject("subagent"), Pair("subagent"), Str("agent_type", "kind")),
+			"subagent_done": Emit("delegation.subagent.stopped", Subject("subagent"), Pair("subagent"), Str("agent_type", "kind"), Const("status", "ok"), Dur("duration_ms", "ms")),
+			"plan":          Emit("progress.task.planned", Subject("task"), Pair("task"), task),
+			"plan_done":     Emit("progress.task.completed", Subject("task"), Pair("task"), task, Const("status", "completed")),
 
-		"compacting": Nothing("session.compacted is told once, at compacted"),
-		"compacted":  Emit("session.compacted", Str("trigger", "trigger"), Int("estimated_token_count", "tokens")),
-		"tick":       Vendor(Int("n", "n")),
-	},
-})
+			"compacting": Nothing("session.compacted is told once, at compacted"),
+			"compacted":  Emit("session.compacted", Str("trigger", "trigger"), Int("estimated_token_count", "tokens")),
+			"tick":       Vendor(Int("n", "n")),
+		},
+	})
+}
 
 var task = Object("task", Str("id", "task"), Text("title", "title"))
 

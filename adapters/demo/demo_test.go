@@ -52,7 +52,7 @@ func TestScript(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, d := range s.Bind(now.Add(total), hooks.Map(adapters.Moment{Channel: adapters.Hook, Name: st.Event, Payload: p, Raw: raw})) {
+			for _, d := range s.Bind(now.Add(total), mapMoment(adapters.Moment{Channel: adapters.Hook, Name: st.Event, Payload: p, Raw: raw})) {
 				seen[d.Type]++
 			}
 			play(st.Then[Answer(nil)])

@@ -61,16 +61,18 @@ func AgentName(args []string) string {
 	}
 }
 
-var vocabulary = []adapters.Term{
-	{Channel: adapters.Process, Native: adapters.ProcessStart, Emits: "session.started", Fields: []adapters.TermField{
-		{Member: "client.name", From: "command", Level: event.Metadata},
-		{Member: "cwd", From: "cwd", Level: event.Redacted}}},
-	line(adapters.Drafts, "its type is registered", "x."+name+".*",
-		"the line's own type and data: each member at the level that the registry has for it, content as digest, redacted and whole, and of unknown members what is a number, a boolean or a word"),
-	line(adapters.Drafts, "its type is a vendor's", "x."+name+".*", "the line's own type, and of its data what is a number, a boolean or a word"),
-	line(adapters.Drafts, "otherwise", "x."+name+".draft.refused",
-		"a type that is not registered, is reserved or is another sender's, or a payload that lacks what its type requires: the data is left out"),
-	line(adapters.Transcript, "", "x."+name+".*", "lines of AEP_EVENTS_FILE, read as those of AEP_EVENTS_FD"),
+func vocabulary() []adapters.Term {
+	return []adapters.Term{
+		{Channel: adapters.Process, Native: adapters.ProcessStart, Emits: "session.started", Fields: []adapters.TermField{
+			{Member: "client.name", From: "command", Level: event.Metadata},
+			{Member: "cwd", From: "cwd", Level: event.Redacted}}},
+		line(adapters.Drafts, "its type is registered", "x."+name+".*",
+			"the line's own type and data: each member at the level that the registry has for it, content as digest, redacted and whole, and of unknown members what is a number, a boolean or a word"),
+		line(adapters.Drafts, "its type is a vendor's", "x."+name+".*", "the line's own type, and of its data what is a number, a boolean or a word"),
+		line(adapters.Drafts, "otherwise", "x."+name+".draft.refused",
+			"a type that is not registered, is reserved or is another sender's, or a payload that lacks what its type requires: the data is left out"),
+		line(adapters.Transcript, "", "x."+name+".*", "lines of AEP_EVENTS_FILE, read as those of AEP_EVENTS_FD"),
+	}
 }
 
 func line(c adapters.Channel, when, emits, note string) adapters.Term {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"aep-wrap/adapters"
 	"aep-wrap/event"
@@ -100,18 +101,30 @@ func within(prefix, p Path) Path {
 }
 
 // Merge is the map of several tables of one runtime: each speaks for its
-// channel. A moment of a channel without one is nothing.
-func Merge(tables ...*Table) (func(adapters.Moment) []event.Draft, []adapters.Term) {
-	by := map[adapters.Channel]*Table{}
-	var terms []adapters.Term
-	for _, t := range tables {
-		by[t.v.Channel] = t
-		terms = append(terms, t.Terms()...)
-	}
-	return func(m adapters.Moment) []event.Draft {
-		if t := by[m.Channel]; t != nil {
-			return t.Map(m)
+// channel. A moment of a channel without one is nothing. The tables are
+// compiled when the first of them is asked for: a launch of another runtime
+// does not pay for them.
+func Merge(tables ...func() *Table) (func(adapters.Moment) []event.Draft, func() []adapters.Term) {
+	compiled := sync.OnceValue(func() []*Table {
+		out := make([]*Table, len(tables))
+		for i, table := range tables {
+			out[i] = table()
+		}
+		return out
+	})
+	mapped := func(m adapters.Moment) []event.Draft {
+		for _, t := range compiled() {
+			if t.v.Channel == m.Channel {
+				return t.Map(m)
+			}
 		}
 		return nil
-	}, terms
+	}
+	terms := sync.OnceValue(func() (out []adapters.Term) {
+		for _, t := range compiled() {
+			out = append(out, t.Terms()...)
+		}
+		return out
+	})
+	return mapped, terms
 }

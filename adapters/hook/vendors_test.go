@@ -14,7 +14,7 @@ import (
 func vendor(v Vocabulary) adapters.Adapter {
 	v.Channel = adapters.Hook
 	t := New(v)
-	return adapters.Adapter{Name: v.Vendor, Title: v.Vendor, Map: t.Map, Vocabulary: t.Terms(),
+	return adapters.Adapter{Name: v.Vendor, Title: v.Vendor, Map: t.Map, Vocabulary: t.Terms,
 		Doc: "A table to try the engine's words with; the real adapter has a page of its own that says what it sees, what it cannot, how it is hooked and answered.",
 		Reply: func(_ adapters.Moment, a adapters.Answer) []byte {
 			if a.Option == "allow" || a.Option == "deny" {

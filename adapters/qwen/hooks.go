@@ -12,53 +12,55 @@ import (
 const call = "tool_call_id|tool_use_id"
 
 // hooks is the vocabulary of the hook events.
-var hooks = New(Vocabulary{
-	Vendor:  name,
-	Channel: adapters.Hook,
-	Session: "session_id",
-	Run:     "prompt_id",
-	Step:    "agent_id",
-	Time:    "timestamp",
-	Rows: map[string]Row{
-		"SessionStart": Switch("source", map[string]Row{
-			"compact": Nothing("the session goes on; PostCompact tells of the compaction"),
-			"resume":  Emit("session.started", append(sessionStart, Unnamed)...).Note("each resumption is a fact of its own"),
-		}, Emit("session.started", sessionStart...)),
-		"SessionEnd": Emit("session.ended", Key("session_id"), Const("reason", "normal")).Note("none in headless mode: the process's exit tells it"),
+func hooks() *Table {
+	return New(Vocabulary{
+		Vendor:  name,
+		Channel: adapters.Hook,
+		Session: "session_id",
+		Run:     "prompt_id",
+		Step:    "agent_id",
+		Time:    "timestamp",
+		Rows: map[string]Row{
+			"SessionStart": Switch("source", map[string]Row{
+				"compact": Nothing("the session goes on; PostCompact tells of the compaction"),
+				"resume":  Emit("session.started", append(sessionStart, Unnamed)...).Note("each resumption is a fact of its own"),
+			}, Emit("session.started", sessionStart...)),
+			"SessionEnd": Emit("session.ended", Key("session_id"), Const("reason", "normal")).Note("none in headless mode: the process's exit tells it"),
 
-		"UserPromptSubmit": Switch("prompt", map[string]Row{"": Nothing("fired again, with an empty prompt, after each batch of tools")},
-			Emit("run.started", Key("prompt_id"), Const("trigger", "user"), Text("prompt", "submitted_prompt|prompt"))),
-		"Stop":        Emit("run.finished", Key("prompt_id"), Int("gen_ai.usage.input_tokens", "input_tokens"), Text("summary", "last_assistant_message")),
-		"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"), Object("error", Text("message", "error_details"))),
+			"UserPromptSubmit": Switch("prompt", map[string]Row{"": Nothing("fired again, with an empty prompt, after each batch of tools")},
+				Emit("run.started", Key("prompt_id"), Const("trigger", "user"), Text("prompt", "submitted_prompt|prompt"))),
+			"Stop":        Emit("run.finished", Key("prompt_id"), Int("gen_ai.usage.input_tokens", "input_tokens"), Text("summary", "last_assistant_message")),
+			"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"), Object("error", Text("message", "error_details"))),
 
-		"PreToolUse":  Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input")),
-		"PostToolUse": Emit("tool.completed", Tool("tool_name", call), Content("result", "tool_response"), Dur("duration_ms", "duration_ms")),
-		"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", call),
-			Fault(Enum("type", "is_interrupt", map[string]string{"true": "interrupt"}, "tool_error"), "error"), Dur("duration_ms", "duration_ms")),
-		"PostToolBatch": Each("tool_calls", Switch("status", map[string]Row{
-			"error":     asked(refusal("tool_response.error", Emit("tool.failed", Tool("tool_name", call), Fault(Word("type", "tool_response.error_type", "tool_error"), "tool_response.error")))),
-			"cancelled": asked(refusal(partText, Emit("tool.failed", Tool("tool_name", call), Fault(Const("type", "cancelled"), partText)))),
-		}, Nothing("PostToolUse tells it")), Nothing("no calls")).
-			Note("the only hook that tells of a tool that was not let run, or could not"),
+			"PreToolUse":  Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input")),
+			"PostToolUse": Emit("tool.completed", Tool("tool_name", call), Content("result", "tool_response"), Dur("duration_ms", "duration_ms")),
+			"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", call),
+				Fault(Enum("type", "is_interrupt", map[string]string{"true": "interrupt"}, "tool_error"), "error"), Dur("duration_ms", "duration_ms")),
+			"PostToolBatch": Each("tool_calls", Switch("status", map[string]Row{
+				"error":     asked(refusal("tool_response.error", Emit("tool.failed", Tool("tool_name", call), Fault(Word("type", "tool_response.error_type", "tool_error"), "tool_response.error")))),
+				"cancelled": asked(refusal(partText, Emit("tool.failed", Tool("tool_name", call), Fault(Const("type", "cancelled"), partText)))),
+			}, Nothing("PostToolUse tells it")), Nothing("no calls")).
+				Note("the only hook that tells of a tool that was not let run, or could not"),
 
-		"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")).
-			Note("comes before PreToolUse, which fires once the tool may run"),
+			"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input")).
+				Note("comes before PreToolUse, which fires once the tool may run"),
 
-		"SubagentStart": Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type")),
-		"SubagentStop":  Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type")),
-		"TodoCreated":   todo("progress.task.planned"),
-		"TodoCompleted": todo("progress.task.completed"),
+			"SubagentStart": Emit("delegation.subagent.started", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type")),
+			"SubagentStop":  Emit("delegation.subagent.stopped", Subject("agent_id"), Pair("agent_id"), OfParent, Str("agent_type", "agent_type")),
+			"TodoCreated":   todo("progress.task.planned"),
+			"TodoCompleted": todo("progress.task.completed"),
 
-		"PreCompact":  Nothing("session.compacted is told once, at PostCompact"),
-		"PostCompact": Emit("session.compacted", Str("trigger", "trigger")),
-		"Notification": Switch("notification_type", map[string]Row{"permission_prompt": Nothing("PermissionRequest carries it")},
-			Emit("progress.status", Subject("notification_type"), Text("message", "message"))),
+			"PreCompact":  Nothing("session.compacted is told once, at PostCompact"),
+			"PostCompact": Emit("session.compacted", Str("trigger", "trigger")),
+			"Notification": Switch("notification_type", map[string]Row{"permission_prompt": Nothing("PermissionRequest carries it")},
+				Emit("progress.status", Subject("notification_type"), Text("message", "message"))),
 
-		"InstructionsLoaded":  Vendor(Str("memory_type", "memory_type"), Str("load_reason", "load_reason")),
-		"MessageDisplay":      Vendor(Str("message_id", "message_id"), Bool("final", "is_final")),
-		"UserPromptExpansion": Vendor(),
-	},
-})
+			"InstructionsLoaded":  Vendor(Str("memory_type", "memory_type"), Str("load_reason", "load_reason")),
+			"MessageDisplay":      Vendor(Str("message_id", "message_id"), Bool("final", "is_final")),
+			"UserPromptExpansion": Vendor(),
+		},
+	})
+}
 
 var sessionStart = []Fact{
 	Key("session_id"),

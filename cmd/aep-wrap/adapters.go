@@ -80,7 +80,7 @@ func toJSON(ad adapters.Adapter, whole bool) adapterJSON {
 	if !whole {
 		return j
 	}
-	for _, t := range ad.Vocabulary {
+	for _, t := range ad.Vocabulary() {
 		row := termJSON{Channel: t.Channel, Native: t.Native, When: t.When, Emits: t.Emits, Note: t.Note}
 		for _, f := range t.Fields {
 			row.Fields = append(row.Fields, fieldJSON{f.Member, f.From, f.Level.String()})
@@ -117,13 +117,13 @@ func (a *app) showAdapter(name string) error {
 		return json.NewEncoder(a.Stdout).Encode(toJSON(ad, true))
 	}
 	fmt.Fprintf(a.Stdout, "%s\n", strings.TrimSpace(ad.Doc))
-	if len(ad.Vocabulary) == 0 {
+	if len(ad.Vocabulary()) == 0 {
 		return nil
 	}
 	fmt.Fprintln(a.Stdout)
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CHANNEL\tNATIVE\tBECOMES\tNOTE")
-	for _, t := range ad.Vocabulary {
+	for _, t := range ad.Vocabulary() {
 		native, emits := t.Native, cmp.Or(t.Emits, "nothing")
 		if t.When != "" {
 			native += " (" + t.When + ")"

@@ -250,7 +250,7 @@ func emits(ad adapters.Adapter) []string {
 			out = append(out, c)
 		}
 	}
-	for _, t := range ad.Vocabulary {
+	for _, t := range ad.Vocabulary() {
 		add(t.Emits)
 		if t.Channel == adapters.Drafts {
 			for _, typ := range event.Types() {
