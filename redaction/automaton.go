@@ -34,59 +34,66 @@ func newAutomaton(literals []string) *automaton {
 	}
 	a.width = uint32(n)
 
-	type node struct {
-		next map[uint8]int
-		fail int
-		ends []uint16
-	}
-	nodes := []node{{next: map[uint8]int{}}}
+	// The trie, in the table that it becomes: a cell is the offset of the row
+	// that its edge leads to, 0 where there is none.
+	width := int(a.width)
+	states := stateCount(literals)
+	a.next = make([]uint32, states*width)
+	a.ends = make([][]uint16, states)
+	rows := 1
 	for id, l := range literals {
 		at := 0
 		for i := range len(l) {
-			c := a.class[l[i]]
-			to, ok := nodes[at].next[c]
-			if !ok {
-				to = len(nodes)
-				nodes = append(nodes, node{next: map[uint8]int{}})
-				nodes[at].next[c] = to
+			cell := &a.next[at+int(a.class[l[i]])]
+			if *cell == 0 {
+				*cell = uint32(rows * width)
+				rows++
 			}
-			at = to
+			at = int(*cell)
 		}
-		nodes[at].ends = append(nodes[at].ends, uint16(id))
+		a.ends[at/width] = append(a.ends[at/width], uint16(id))
 	}
-	dense := make([]int, len(nodes)*int(n))
-	queue := []int{0}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		for c := uint8(0); c < n; c++ {
-			back := 0
+	// By breadth, so that the row to fall back on is complete: where there is
+	// no edge, it says where to go.
+	fail := make([]uint32, states) // by state: the row
+	queue := append(make([]uint32, 0, states), 0)
+	for n := 0; n < len(queue); n++ {
+		at := queue[n]
+		row := a.next[at : int(at)+width]
+		back := a.next[fail[int(at)/width]:]
+		for c, to := range row {
+			b := uint32(0)
 			if at != 0 {
-				back = dense[nodes[at].fail*int(n)+int(c)]
+				b = back[c]
 			}
-			to, ok := nodes[at].next[c]
-			if !ok {
-				dense[at*int(n)+int(c)] = back
+			if to == 0 {
+				row[c] = b
 				continue
 			}
-			nodes[to].fail = back
-			nodes[to].ends = append(nodes[to].ends, nodes[back].ends...)
-			dense[at*int(n)+int(c)] = to
 			queue = append(queue, to)
+			state, behind := int(to)/width, int(b&^hit)/width
+			fail[state] = b &^ hit
+			a.ends[state] = append(a.ends[state], a.ends[behind]...)
+			if len(a.ends[state]) > 0 {
+				row[c] |= hit
+			}
 		}
-	}
-	a.next = make([]uint32, len(dense))
-	a.ends = make([][]uint16, len(nodes))
-	for i, to := range dense {
-		a.next[i] = uint32(to) * a.width
-		if len(nodes[to].ends) > 0 {
-			a.next[i] |= hit
-		}
-	}
-	for i := range nodes {
-		a.ends[i] = nodes[i].ends
 	}
 	return a
+}
+
+// stateCount is how many beginnings literals have, the empty one among them.
+func stateCount(literals []string) int {
+	n, last := 1, ""
+	for _, l := range slices.Sorted(slices.Values(literals)) {
+		same := 0
+		for same < min(len(l), len(last)) && l[same] == last[same] {
+			same++
+		}
+		n += len(l) - same
+		last = l
+	}
+	return n
 }
 
 // exact finds operator-listed values and their encoded forms: Aho-Corasick

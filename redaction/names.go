@@ -133,8 +133,9 @@ func (w *words) split(s string) (upperOnly bool) {
 }
 
 func set(list string) map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(list) {
+	words := strings.Fields(list)
+	m := make(map[string]bool, len(words))
+	for _, w := range words {
 		m[w] = true
 	}
 	return m
