@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,9 @@ type Config struct {
 	// Silence is how long the endpoint may say nothing, not even a heartbeat,
 	// before the connection counts as lost; 0 is 90 s.
 	Silence time.Duration
+
+	// MaxWait is the longest wait between two tries to connect; 0 is 15 s.
+	MaxWait time.Duration
 
 	// Told hears of what happens beside the events, in the order in which it
 	// happens; nil is nobody.
@@ -130,7 +134,7 @@ func Follow(ctx context.Context, cfg Config, fn func(Event) error) error {
 		retry = func() backoff.BackOff {
 			return backoff.NewExponentialBackOff(
 				backoff.WithInitialInterval(250*time.Millisecond),
-				backoff.WithMaxInterval(15*time.Second),
+				backoff.WithMaxInterval(cmp.Or(f.MaxWait, 15*time.Second)),
 				backoff.WithMaxElapsedTime(0))
 		}
 	}
