@@ -92,6 +92,9 @@ func (sc *scan) schemeAt(p *place, i int) {
 		if b := skipBlank(s, end); b > end && runOf(v, 0, lower|upper|dash) == len(v) && len(v) <= 24 {
 			e2 := sc.bareEnd(p, b)
 			w := s[b:e2]
+			if strings.HasPrefix(w, "[REDACTED:") {
+				return
+			}
 			if passLike(w) || randomish(w) {
 				if !isReference(w, 0) {
 					sc.hideValue(b, e2, ruleAuthorization)
@@ -168,6 +171,9 @@ func (sc *scan) authorizationText(p *place, start, end int) bool {
 	if e < len(v) && (known || e-i <= 24 && runOf(v, i, alnum|dash|under) == e && !inFold(proseWords, v[i:e])) {
 		k := start + skipBlank(v, e)
 		w := s[k:end]
+		if strings.HasPrefix(w, "[REDACTED:") {
+			return true
+		}
 		if known && (isReference(w, 0) || strings.HasPrefix(w, "{") || strings.HasPrefix(w, "${") || strings.HasPrefix(w, "#{") || strings.HasPrefix(w, "\\(") || strings.HasPrefix(w, "%s")) {
 			return false
 		}

@@ -254,7 +254,7 @@ func email(s string, i, n int) (b, e int, ok bool) {
 	if local == "git" && (at(s, e) == ':' || at(s, e) == '/') {
 		return 0, 0, false
 	}
-	if b >= 3 && s[b-3:b] == "://" || strings.HasSuffix(s[max(0, b-20):b], "ssh ") || strings.HasSuffix(s[max(0, b-20):b], "ssh -T ") || strings.HasSuffix(s[max(0, b-20):b], "sftp ") || strings.HasSuffix(s[max(0, b-20):b], "mosh ") {
+	if b >= 3 && s[b-3:b] == "://" || afterShell(s, b) {
 		if b >= 3 && s[b-3:b] == "://" && !hasFold(s, b-9, "mailto://") && strings.IndexByte(local, '.') >= 0 {
 			return b, e, true
 		}
@@ -463,6 +463,16 @@ func unitAfter(s string, i int) bool {
 	i = skipBlank(s, i)
 	for _, u := range [...]string{"bytes", "byte", "ms", "ns", "us ", "kb", "mb", "gb", "b ", "tokens", "rows", "lines", "insertions", "deletions", "items"} {
 		if hasFold(s, i, u) {
+			return true
+		}
+	}
+	return false
+}
+
+// afterShell: the address of a login stands at i: ssh bob@host.
+func afterShell(s string, i int) bool {
+	for _, c := range [...]string{"ssh ", "ssh -T ", "sftp ", "mosh "} {
+		if b := i - len(c); b >= 0 && s[b:i] == c && !isWord(at(s, b-1)) {
 			return true
 		}
 	}

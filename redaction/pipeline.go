@@ -264,7 +264,7 @@ func (h *hider) spans(s string) []span {
 		}
 	}
 	if hits == 0 && (exact == nil || !strings.Contains(text, `\u00`)) {
-		return flatten(all) // the other spellings of listed values are looked for as they are
+		return flatten(apart(s, all)) // the other spellings of listed values are looked for as they are
 	}
 	// What is encoded is read once more, decoded.
 	again := func(v *view, chain ...*view) {
@@ -288,7 +288,50 @@ func (h *hider) spans(s string) []span {
 			again(w, base, v)
 		}
 	}
-	return flatten(all)
+	return flatten(apart(s, all))
+}
+
+// apart keeps spans and the markers that stand in s already apart: what lies
+// in a marker is nothing to hide, what touches one takes it in.
+func apart(s string, spans []span) []span {
+	if len(spans) == 0 || !strings.Contains(s, "[REDACTED:") {
+		return spans
+	}
+	var marks []span
+	for i := 0; ; {
+		k := strings.Index(s[i:], "[REDACTED:")
+		if k < 0 {
+			break
+		}
+		i += k
+		for _, m := range [...]string{SecretMarker, PIIMarker} {
+			if strings.HasPrefix(s[i:], m) {
+				marks = append(marks, span{start: i, end: i + len(m)})
+			}
+		}
+		i++
+	}
+	kept := spans[:0]
+	for _, sp := range spans {
+		i, _ := slices.BinarySearchFunc(marks, sp.start, func(m span, x int) int {
+			if m.end <= x {
+				return -1
+			}
+			return 1
+		})
+		inside := false
+		for ; i < len(marks) && marks[i].start < sp.end; i++ {
+			if m := marks[i]; sp.start >= m.start && sp.end <= m.end {
+				inside = true
+			} else {
+				sp.start, sp.end = min(sp.start, m.start), max(sp.end, m.end)
+			}
+		}
+		if !inside {
+			kept = append(kept, sp)
+		}
+	}
+	return kept
 }
 
 // flatten sorts spans and joins those that overlap.
@@ -325,7 +368,7 @@ func (h *hider) addAgain(s string, spans []span) []span {
 	if len(spans) == n {
 		return spans
 	}
-	return flatten(spans)
+	return flatten(apart(s, spans))
 }
 
 func (h *hider) findAgain(s string, fn func(start, end int)) {
@@ -371,16 +414,8 @@ func (h *hider) again(s string) string {
 	if len(spans) == 0 {
 		return s
 	}
-	// A marker is no value.
-	kept := spans[:0]
-	for _, sp := range spans {
-		if inMarker(s, sp.start) {
-			continue
-		}
-		kept = append(kept, sp)
-	}
-	h.told(kept)
-	return render(s, kept)
+	h.told(spans)
+	return render(s, spans)
 }
 
 // inMarker says whether i stands within a marker.
@@ -415,7 +450,7 @@ func (p *Pipeline) addPersonal(s string, spans []span) []span {
 	if len(spans) == n {
 		return spans
 	}
-	return flatten(spans)
+	return flatten(apart(s, spans))
 }
 
 // overlaps says whether f touches one of spans, which are in order.

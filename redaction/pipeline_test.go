@@ -445,6 +445,9 @@ func FuzzText(f *testing.F) {
 		if i := len(s) / 2; strings.Contains(p.Text(s[:i]+"q1w2e3r4t5y6"+s[i:]), "q1w2e3r4t5y6") {
 			t.Fatalf("planted in %q", s)
 		}
+		if again := p.Text(out); again != out {
+			t.Fatalf("in   %q\nonce  %q\ntwice %q", s, out, again)
+		}
 		var v any = map[string]any{s: []any{s, map[string]any{"k": s}}}
 		p.Value(v)
 	})

@@ -60,6 +60,11 @@ scan:
 	}
 	info := s[end:lastAt]
 	c := strings.IndexByte(info, ':')
+	if strings.HasPrefix(info, "[REDACTED:") {
+		if c = strings.IndexByte(info, ']') + 1; c == len(info) || info[c] != ':' {
+			return
+		}
+	}
 	if c >= 0 {
 		pw := info[c+1:]
 		if pw == "" || isReference(pw, 0) || strings.HasPrefix(pw, "{") {
