@@ -9,6 +9,7 @@ import (
 	"aep-wrap/adapters/claudecode"
 	"aep-wrap/adapters/codex"
 	"aep-wrap/adapters/demo"
+	"aep-wrap/adapters/gemini"
 	"aep-wrap/adapters/generic"
 	"aep-wrap/adapters/qwen"
 )
@@ -20,6 +21,7 @@ func List() []adapters.Adapter {
 		claudecode.Adapter(),
 		codex.Adapter(),
 		qwen.Adapter(),
+		gemini.Adapter(),
 		demo.Adapter(),
 		generic.Adapter(),
 	}

@@ -28,27 +28,6 @@ func started(name string, more ...Fact) []Fact {
 	return append([]Fact{Key("session_id"), Object("client", Const("name", name)), Str("trigger", "source"), Text("cwd", "cwd")}, more...)
 }
 
-func TestGemini(t *testing.T) {
-	adaptertest.Run(t, adaptertest.Spec{Corpus: []string{"gemini-cli.json"}, Adapter: vendor(Vocabulary{
-		Vendor: "gemini-cli", Session: "session_id",
-		Rows: map[string]Row{
-			"SessionStart": Emit("session.started", started("gemini-cli")...),
-			"SessionEnd":   Emit("session.ended", Key("session_id"), Const("reason", "normal")),
-			"BeforeAgent":  Emit("run.started", Const("trigger", "user"), Text("prompt", "prompt")),
-			"AfterAgent":   Emit("run.finished"),
-			"BeforeTool":   Emit("tool.requested", Tool("tool_name", ""), Content("args", "tool_input")),
-			"AfterTool": When(Has("tool_response.error"),
-				Emit("tool.failed", Tool("tool_name", ""), Fault(Str("type", "tool_response.error.type"), "tool_response.error.message"), Open("tool_name", "tool_input")),
-				Emit("tool.completed", Tool("tool_name", ""), Content("result", "tool_response"), Open("tool_name", "tool_input"))),
-			"BeforeModel":         Vendor(Str("model", "llm_request.model")),
-			"AfterModel":          Vendor(Str("model", "llm_request.model")),
-			"BeforeToolSelection": Vendor(Str("model", "llm_request.model")),
-			"PreCompress":         Emit("session.compacted", Str("trigger", "trigger")),
-			"Notification":        Emit("progress.status", Subject("notification_type"), Text("message", "message")),
-		},
-	})})
-}
-
 func TestKimi(t *testing.T) {
 	answer := func(option string) Row {
 		return Emit("attention.answered", Need("tool_call_id"), Pair("tool_call_id"),

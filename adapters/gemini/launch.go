@@ -1,0 +1,171 @@
+package gemini
+
+import (
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"aep-wrap/adapters"
+	"aep-wrap/event"
+)
+
+// Detect finds Gemini CLI in a command line.
+func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
+
+func index(args []string) int {
+	return adapters.CommandIndex(args, []string{"gemini"}, []string{"@google/gemini-cli"})
+}
+
+// grammar is the syntax of its flags.
+var grammar = adapters.Grammar{
+	Valued: []string{
+		"-m", "--model", "-p", "--prompt", "-i", "--prompt-interactive", "--approval-mode", "--session-file", "--session-id",
+		"--delete-session", "-o", "--output-format",
+	},
+	Variadic: []string{
+		"--policy", "--admin-policy", "--allowed-mcp-server-names", "--allowed-tools", "-e", "--extensions", "--include-directories",
+	},
+	Optional: []string{"-r", "--resume", "-w", "--worktree"},
+}
+
+// subcommands start no session of this terminal.
+var subcommands = []string{"mcp", "extensions", "extension", "skills", "skill", "hooks", "hook", "gemma"}
+
+// asks are flags that print something and end.
+var asks = []string{"-h", "--help", "-v", "--version", "-l", "--list-extensions", "--list-sessions", "--delete-session"}
+
+// homeVar names the folder that holds .gemini, in the user's home's place.
+const homeVar = "GEMINI_CLI_HOME"
+
+// extension is the name of the extension that brings our hooks.
+const extension = "aep-wrap"
+
+// Wire shows Gemini CLI the user's home by links, with an extension of ours
+// among the user's that has our hooks.
+func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
+	out := adapters.Wiring{Args: slices.Clone(l.Args)}
+	at := index(l.Args)
+	if at < 0 {
+		return out, nil
+	}
+	words := grammar.Read(l.Args[at+1:])
+	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
+		out.Passthrough = true
+		return out, nil
+	}
+	base, _ := l.Getenv(homeVar)
+	if base == "" {
+		base = l.Home
+	}
+	if why := noHooks(l, e, words, base); why != "" {
+		out.Notes = []string{"gemini: " + why + "; its hooks are not installed"}
+		if words.Value("-o", "--output-format") == "stream-json" {
+			out.Stdout = adapters.Stream
+		}
+		return out, nil
+	}
+	if words.Has("-e", "--extensions") {
+		// The user names the extensions to use: ours is one more.
+		out.Args = append(append(slices.Clone(l.Args[:at+1]), "--extensions="+extension), l.Args[at+1:]...)
+	}
+	const home, dot = "gemini", "gemini/.gemini"
+	ours := dot + "/extensions/" + extension
+	out.Files = map[string][]byte{
+		ours + "/gemini-extension.json": []byte(`{"name":"` + extension + `","version":"1.0.0"}` + "\n"),
+		ours + "/hooks/hooks.json":      append(event.AppendValue(nil, map[string]any{"hooks": hooksOf(l, e)}), '\n'),
+	}
+	out.Overlays = []adapters.Overlay{
+		{Dir: dot + "/extensions", Of: path.Join(base, ".gemini", "extensions")},
+		{Dir: dot, Of: path.Join(base, ".gemini"), Make: []string{"tmp", "history"}},
+		{Dir: home, Of: base, Only: []string{".agents", ".env"}},
+	}
+	out.SetEnv = map[string]string{homeVar: path.Join(e.Dir, home)}
+	if e.Socket != "" {
+		out.SetEnv["AEP_HOOK_SOCKET"] = e.Socket
+	}
+	return out, nil
+}
+
+// noHooks says why no hook of ours would run; "" is that they will.
+func noHooks(l adapters.Launch, e adapters.Endpoint, w adapters.Line, base string) string {
+	sandbox, _ := l.Getenv("GEMINI_SANDBOX")
+	switch {
+	case len(e.Helper) == 0:
+		return "there is nothing for hooks to report to"
+	case !path.IsAbs(base):
+		return "there is no home to show it"
+	case w.Has("-s", "--sandbox"), sandbox != "" && sandbox != "false" && sandbox != "0":
+		return "a sandbox cannot see what a launch adds to its home"
+	case slices.ContainsFunc(slices.Concat(w.Flags["-e"], w.Flags["--extensions"]), func(v string) bool { return strings.EqualFold(v, "none") }):
+		return "-e none turns extensions off, by which hooks are brought"
+	}
+	if l.ReadFile == nil {
+		return ""
+	}
+	system, _ := l.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
+	if system == "" {
+		system = systemDir() + "/settings.json"
+	}
+	defaults, _ := l.Getenv("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
+	if defaults == "" {
+		defaults = path.Join(path.Dir(system), "system-defaults.json")
+	}
+	enabled := any(nil)
+	for _, p := range []string{defaults, path.Join(base, ".gemini", "settings.json"), path.Join(l.Dir, ".gemini", "settings.json"), system} {
+		raw, err := l.ReadFile(p)
+		if err != nil {
+			continue
+		}
+		// Settings may have comments, which leave the word to be seen.
+		if strings.Contains(string(raw), `"allowedExtensions"`) {
+			return "settings allow listed extensions only (security.allowedExtensions), by which hooks are brought"
+		}
+		o, _ := event.ParseObject(raw)
+		if c, _ := o["hooksConfig"].(map[string]any); c["enabled"] != nil {
+			enabled = c["enabled"]
+		}
+		if t, _ := o["tools"].(map[string]any); t["sandbox"] != nil && t["sandbox"] != false {
+			return "settings ask for a sandbox (tools.sandbox), which cannot see what a launch adds to its home"
+		}
+	}
+	if enabled == false {
+		return "settings disable hooks (hooksConfig.enabled)"
+	}
+	return ""
+}
+
+func systemDir() string {
+	if runtime.GOOS == "darwin" {
+		return "/Library/Application Support/GeminiCli"
+	}
+	return "/etc/gemini-cli"
+}
+
+type hooked struct {
+	name      string
+	onRequest bool
+}
+
+// installed are the hooks that are installed; those on request come for who
+// asks for them in AEP_HOOKS. AfterModel would hold every chunk up.
+var installed = []hooked{
+	{"SessionStart", false}, {"SessionEnd", false}, {"BeforeAgent", false}, {"AfterAgent", false},
+	{"BeforeTool", false}, {"AfterTool", false}, {"Notification", false}, {"PreCompress", false},
+	{"BeforeModel", true}, {"BeforeToolSelection", true},
+}
+
+// timeout is how long a hook may take, in milliseconds.
+const timeout = 10_000
+
+func hooksOf(l adapters.Launch, e adapters.Endpoint) map[string]any {
+	all := map[string]any{}
+	for _, h := range installed {
+		if h.onRequest && !l.Wants(h.name) {
+			continue
+		}
+		entry := map[string]any{"type": "command", "name": extension, "command": e.HelperCommand(h.name), "timeout": timeout}
+		all[h.name] = []any{map[string]any{"hooks": []any{entry}}}
+	}
+	return all
+}
