@@ -170,8 +170,12 @@ func (l *Log) mend() error {
 
 // lineStart is the offset behind the last newline before end.
 func lineStart(r io.ReaderAt, end int64) (int64, error) {
-	buf := make([]byte, 64<<10)
+	var buf []byte
 	for end > 0 {
+		// Most lines are short; a long one is looked through in larger pieces.
+		if len(buf) < 64<<10 {
+			buf = make([]byte, max(4<<10, 4*len(buf)))
+		}
 		n := min(int64(len(buf)), end)
 		if _, err := r.ReadAt(buf[:n], end-n); err != nil && !errors.Is(err, io.EOF) {
 			return 0, err
