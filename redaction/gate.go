@@ -51,7 +51,7 @@ func NewGate(p Policy, pipe *Pipeline) *Gate {
 		pipe = defaultPipeline
 	}
 	g := &Gate{policy: p, pipe: pipe}
-	g.pool.New = func() any { return &seal{h: hider{p: pipe}} }
+	g.pool.New = func() any { return &seal{h: hider{p: pipe}, clean: map[string]bool{}} }
 	return g
 }
 
@@ -61,7 +61,8 @@ type seal struct {
 	d        *event.Draft
 	ceiling  event.Level
 	honoured event.Level
-	second   bool // what the first pass found out is known
+	second   bool            // what the first pass found out is known
+	clean    map[string]bool // names without a secret in them
 	buf      []byte
 }
 
@@ -101,6 +102,12 @@ func (s *seal) run(e *event.Event) {
 	s.honoured = event.Metadata
 	s.buf = s.buf[:0]
 	e.Subject = s.structural(s.d.Subject)
+	e.Run, e.Step = s.identity(s.d.Run), s.identity(s.d.Step)
+	if strings.HasPrefix(s.d.Type, "x.") && s.name(s.d.Type) != s.d.Type {
+		// Who names an event after a secret has no event of that name.
+		e.Type, e.Data, e.Capture = hiddenType, nil, event.Metadata
+		return
+	}
 	for k, v := range s.d.Ext {
 		if t, ok := v.(string); ok {
 			if r := s.structural(t); r != t {
@@ -125,6 +132,34 @@ func (s *seal) run(e *event.Event) {
 		}
 	}
 	e.Capture = s.honoured
+}
+
+// hiddenType stands for a vendor's type that had a secret in it.
+const hiddenType = "x.aep-wrap.type.hidden"
+
+// identity is a name by which events are grouped. One that has a secret in it
+// is replaced whole, by the same words every time.
+func (s *seal) identity(name string) string {
+	if s.structural(name) == name {
+		return name
+	}
+	return "hidden-" + event.Digest(name)[:16]
+}
+
+// maxClean bounds how many clean names a seal remembers.
+const maxClean = 512
+
+// name is structural for a member's name or a type: there are few, and they
+// come again with every event.
+func (s *seal) name(n string) string {
+	if s.clean[n] && !s.second {
+		return n
+	}
+	t := s.structural(n)
+	if t == n && !s.second && len(s.clean) < maxClean {
+		s.clean[strings.Clone(n)] = true
+	}
+	return t
 }
 
 // structural runs the secret rules over what is metadata already.
@@ -164,6 +199,7 @@ func (s *seal) member(start int, name, tail string) {
 		s.buf = append(s.buf, ',')
 	}
 	s.buf = append(s.buf, '"')
+	name = s.name(name)
 	if plainName(name) {
 		s.buf = append(append(s.buf, name...), tail...)
 	} else {

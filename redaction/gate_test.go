@@ -267,3 +267,42 @@ func BenchmarkSealRedacted(b *testing.B) {
 		}
 	}
 }
+
+// A program that names things after a secret does not get it told by the
+// names.
+func TestSealHidesSecretsInNames(t *testing.T) {
+	const listed, shaped = "tr0ub4dor-and-3", "ghp_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
+	g := NewGate(Policy{Ceiling: event.Full}, NewPipeline(Options{Secrets: []Secret{{Name: "DEPLOY_KEY", Value: listed}}}))
+	for _, secret := range []string{listed, shaped} {
+		t.Run(secret, func(t *testing.T) {
+			seal := func(typ string) event.Event {
+				e, err := g.Seal(&event.Draft{
+					Header: event.Header{ID: "1", Type: typ, Subject: "s-" + secret, Agent: "a", Source: "aep://h/a", Session: "s", Run: "run " + secret, Step: secret, Sequenced: true},
+					Fields: event.Fields{event.Meta(secret, 1), event.Meta("phase", event.Fields{event.Meta("is-"+secret, true)})},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return e
+			}
+			e := seal("progress.status")
+			if got := string(e.AppendJSON(nil)); strings.Contains(got, secret) {
+				t.Errorf("the secret is in %s", got)
+			}
+			if e.Run == "" || e.Step == "" || e.Run == e.Step {
+				t.Errorf("run %q and step %q can no longer be told apart", e.Run, e.Step)
+			}
+			if again := seal("progress.status"); again.Run != e.Run {
+				t.Errorf("one run has two names: %q and %q", e.Run, again.Run)
+			}
+			e = seal("x.v-" + strings.ToLower(secret) + ".work.done")
+			if got := string(e.AppendJSON(nil)); strings.Contains(got, secret) {
+				t.Errorf("the secret is in %s", got)
+			}
+		})
+	}
+	e, err := g.Seal(&event.Draft{Header: event.Header{Type: "x." + listed + ".work.done"}, Fields: event.Fields{event.Meta("n", 1)}})
+	if err != nil || e.Type != hiddenType || e.Data != nil {
+		t.Errorf("%v %+v", err, e)
+	}
+}
