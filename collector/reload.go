@@ -10,13 +10,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"aep-wrap/event"
+	"aep-wrap/queue/jsonl"
 )
 
 // Reload takes the newest events of the session logs {dir}/{agent}/{session}.jsonl
 // into the buffers, newest sessions first, as far as the bounds go. Nobody is
-// told of them as new. A line that is not an event is passed over.
+// told of them as new. A line that is not an event is passed over. Of a log
+// that its owner has not sent to its end, little more is taken than was sent:
+// the rest is still to come, and would otherwise stand in the buffer before
+// what comes first.
 func (c *Collector) Reload(dir string) error {
 	logs, err := sessionLogs(dir)
 	if err != nil {
@@ -44,7 +49,7 @@ func (c *Collector) Reload(dir string) error {
 
 type sessionLog struct {
 	path    string
-	size    int64
+	size    int64 // of what is there for us
 	changed int64
 	want    int64 // how much of its end is read
 }
@@ -65,13 +70,43 @@ func sessionLogs(dir string) ([]sessionLog, error) {
 			return nil, err
 		}
 		if fi.Mode().IsRegular() && fi.Size() > 0 {
-			logs = append(logs, sessionLog{path: p, size: fi.Size(), changed: fi.ModTime().UnixNano()})
+			logs = append(logs, sessionLog{path: p, size: sent(p, fi.Size()), changed: fi.ModTime().UnixNano()})
 		}
 	}
 	slices.SortFunc(logs, func(a, b sessionLog) int {
 		return cmp.Or(cmp.Compare(b.changed, a.changed), cmp.Compare(a.path, b.path))
 	})
 	return logs, nil
+}
+
+// unsaved is how much of a log may have been sent since that was last written
+// down beside it.
+const unsaved = 2 << 20
+
+// sent is how much of a log of that size its owner may have sent: up to the
+// furthest of the positions beside it, and what is not written down yet. A log
+// without positions is sent nowhere, and is taken whole.
+func sent(path string, size int64) int64 {
+	base := strings.TrimSuffix(path, ".jsonl")
+	files, _ := filepath.Glob(escapeGlob(base) + ".*.pos")
+	end := int64(-1)
+	for _, file := range files {
+		sink := strings.TrimSuffix(file[len(base)+1:], ".pos")
+		if strings.Contains(sink, ".") {
+			continue // of another session, whose name begins as this one's
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if at, err := jsonl.ParsePosition(raw); err == nil {
+			end = max(end, at.Offset)
+		}
+	}
+	if end < 0 {
+		return size
+	}
+	return min(size, end+unsaved)
 }
 
 func escapeGlob(dir string) string {
@@ -99,7 +134,7 @@ func (c *Collector) reloadLog(l sessionLog) error {
 			return err
 		}
 	}
-	r := bufio.NewReaderSize(f, 64<<10)
+	r := bufio.NewReaderSize(io.LimitReader(f, l.size-max(start-1, 0)), 64<<10)
 	if start > 0 {
 		if err := skipLine(r); err != nil {
 			return nil

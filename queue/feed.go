@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +44,13 @@ type Options struct {
 	LooseEvents int
 	LooseBytes  int64
 
+	// Pace bounds how many events a second are read from one log, once that is
+	// in its stride; 0 is as fast as it goes. A collector holds the newest of a
+	// session for those who come late: after an outage its consumers come back
+	// too, and what rushes by before they do, or faster than they read, they
+	// never see. So the reading begins slowly, and doubles each second.
+	Pace int
+
 	// SaveEvery is how long an acknowledged position may stay unsaved. 2 s.
 	SaveEvery time.Duration
 
@@ -73,6 +81,8 @@ type Feed struct {
 	waiting [severities][]*entry // loose entries that may be shed, oldest first
 	losses  map[lossKey]*Loss
 	idle    []chan struct{} // who waits for everything to be acknowledged
+	flowing time.Time       // since when acknowledgements come one after the other
+	acked   time.Time       // the last of them
 	since   time.Time       // of the last acknowledgement, or of the first offer since nothing waited
 	orphans []string        // logs of dead owners that are still to be sent
 	active  int             // orphans under way
@@ -102,7 +112,9 @@ type lane struct {
 	out            []*piece // handed out and not yet acknowledged, in order
 	inReady        bool
 	reading        bool
-	stalled        bool        // its log could not be read a moment ago
+	stalled        bool        // its log is left alone for a moment
+	allowed        float64     // events that may be read from it now
+	asked          time.Time   // when that was reckoned
 	told           bool        // and that was told
 	done           bool        // nothing more will be offered
 	orphan         *jsonl.Lock // its owner is dead, and we are who sends it on
@@ -552,6 +564,14 @@ func (f *Feed) read(l *lane, maxEvents int, maxBytes int64) Batch {
 		return Batch{} // something was given back meanwhile
 	}
 	head := l.q[0]
+	if f.o.Pace > 0 {
+		n, wait := f.pace(l, time.Now())
+		if wait > 0 {
+			f.stall(l, wait)
+			return Batch{}
+		}
+		maxEvents = min(maxEvents, n)
+	}
 	off, end, path := head.off, head.end, l.path
 	f.mu.Unlock()
 	items, reached, passed, err := readItems(path, off, end, maxEvents, maxBytes)
@@ -567,6 +587,7 @@ func (f *Feed) read(l *lane, maxEvents int, maxBytes int64) Batch {
 		head.counts[s] = max(0, head.counts[s]-1)
 		p.last = at(&items[i])
 	}
+	l.allowed -= float64(len(items))
 	f.lose(l, ReasonUnreadable, index(event.Info), passed)
 	head.off = reached
 	switch {
@@ -587,13 +608,8 @@ func (f *Feed) read(l *lane, maxEvents int, maxBytes int64) Batch {
 		if !l.told {
 			f.o.Log.Warn("a log cannot be read now; trying again", "log", path, "offset", reached, "error", err)
 		}
-		l.stalled, l.told = true, true
-		time.AfterFunc(time.Second, func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			l.stalled = false
-			f.rouse(l)
-		})
+		l.told = true
+		f.stall(l, time.Second)
 	}
 	if head.off >= head.end {
 		l.cut(1)
@@ -604,6 +620,48 @@ func (f *Feed) read(l *lane, maxEvents int, maxBytes int64) Batch {
 	l.out = append(l.out, p)
 	return Batch{Items: items, parts: []*piece{p}}
 }
+
+// stall leaves a lane's log alone for a while.
+func (f *Feed) stall(l *lane, d time.Duration) {
+	l.stalled = true
+	time.AfterFunc(d, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		l.stalled = false
+		f.rouse(l)
+	})
+}
+
+// What a pace begins with, in events a second, and how much of a second's
+// events is read at once at most.
+const (
+	startPace = 1000
+	paceShare = 0.2
+)
+
+// pace is how many events may be read from a lane's log now, or how long that
+// is none.
+func (f *Feed) pace(l *lane, now time.Time) (n int, wait time.Duration) {
+	rate := float64(startPace)
+	if !f.flowing.IsZero() {
+		rate = min(math.Exp2(now.Sub(f.flowing).Seconds())*startPace, float64(f.o.Pace))
+	}
+	room := rate * paceShare
+	if l.asked.IsZero() {
+		l.allowed = room
+	} else {
+		l.allowed = min(l.allowed+now.Sub(l.asked).Seconds()*rate, room)
+	}
+	l.asked = now
+	if l.allowed < room/4 {
+		return 0, time.Duration((room/2 - l.allowed) / rate * float64(time.Second))
+	}
+	return int(l.allowed), 0
+}
+
+// stride is the longest pause between acknowledgements that does not make
+// for a new beginning.
+const stride = 2 * time.Second
 
 // Ack says that the sink has taken a batch in, for good.
 func (f *Feed) Ack(b Batch) error {
@@ -628,6 +686,10 @@ func (f *Feed) Ack(b Batch) error {
 	}
 	f.stats.Acked += int64(len(b.Items))
 	f.since = time.Now()
+	if f.acked.IsZero() || f.since.Sub(f.acked) > stride {
+		f.flowing = f.since
+	}
+	f.acked = f.since
 	f.arm()
 	return nil
 }

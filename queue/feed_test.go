@@ -784,3 +784,33 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("waits for %v", w)
 	}
 }
+
+// What is read from a log begins slowly, doubles each second, and stays within
+// the pace; what is in memory is not held back.
+func TestPace(t *testing.T) {
+	f := newFeed(t, Options{MaxEvents: 100, Pace: 2000})
+	s := newSource(t, t.TempDir(), "A")
+	s.logged(f, 5000)
+	start := time.Now()
+	var got []string
+	at := func(n int) time.Duration {
+		for len(got) < n {
+			b := next(t, f, 1000)
+			got = append(got, ids(b)...)
+			_ = f.Ack(b)
+		}
+		return time.Since(start)
+	}
+	if d := at(100); d > 500*time.Millisecond {
+		t.Errorf("what is in memory took %v", d)
+	}
+	first := at(1000) // 200 at once, the others at little more than 1000 a second
+	second := at(5000) - first
+	if first < 400*time.Millisecond || first > 3*time.Second {
+		t.Errorf("the first 1000 took %v", first)
+	}
+	if second < 1700*time.Millisecond || second > 8*time.Second {
+		t.Errorf("the other 4000 took %v", second)
+	}
+	want(t, got, "A", 0, 5000)
+}

@@ -34,6 +34,14 @@ type sink struct {
 	tries  int64         // that failed, of the posters before
 }
 
+// pace is how many events a second are sent of a log that is behind: less than
+// what a consumer that writes them to a disk takes in.
+const pace = 10_000
+
+// saveEvery is how often positions are saved: what was sent since then is sent
+// again by whoever comes after a crash.
+const saveEvery = 250 * time.Millisecond
+
 // lastWord is how long a collector that took nothing for long is given at the
 // end. What it does not take the log holds.
 const lastWord = 100 * time.Millisecond
@@ -48,7 +56,7 @@ func (l *launch) makeSink() error {
 	}
 	s := &sink{name: a.sinkName(), target: a.postConfig(l.log, func(line string) { l.trouble("%s", line) }), done: make(chan struct{})}
 	s.logged = func() bool { return l.logDir != "" && l.road.Stats().Unlogged == 0 }
-	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Log: l.log})
+	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Pace: pace, SaveEvery: saveEvery, Log: l.log})
 	var err error
 	s.socket, err = ws.New(ws.Config{
 		URL: s.target.URL, Token: s.target.Token, Client: s.target.Client, MinWait: s.target.MinWait,

@@ -170,7 +170,7 @@ type sender struct {
 
 func (a *app) newSender(log *slog.Logger, note func(string)) (*sender, error) {
 	s := &sender{done: make(chan struct{})}
-	s.feed = queue.NewFeed(queue.Options{Sink: a.sinkName(), SaveEvery: 50 * time.Millisecond, Log: log})
+	s.feed = queue.NewFeed(queue.Options{Sink: a.sinkName(), Pace: pace, SaveEvery: saveEvery, Log: log})
 	var err error
 	if s.Emitter, err = post.New(a.postConfig(log, note), s.feed); err != nil {
 		return nil, usageError("--collector: %w", err)
@@ -232,6 +232,10 @@ func (s *sender) close() {
 // has no end and nobody holds its lock.
 type left struct {
 	root string
+	// marked looks no further than at logs with a lock beside them: an owner
+	// that ended by itself took it away.
+	marked bool
+
 	host string
 	gate *redaction.Gate
 	log  *slog.Logger
@@ -291,7 +295,16 @@ func (o *left) open() []string {
 		}
 		dir := filepath.Join(o.root, agent.Name())
 		logs, _ := os.ReadDir(dir)
+		locked := map[string]bool{}
 		for _, f := range logs {
+			if name, ok := strings.CutSuffix(f.Name(), ".lock"); ok {
+				locked[name] = true
+			}
+		}
+		for _, f := range logs {
+			if o.marked && !locked[strings.TrimSuffix(f.Name(), ".jsonl")] {
+				continue
+			}
 			if fi, err := f.Info(); err == nil && fi.Mode().IsRegular() && filepath.Ext(f.Name()) == ".jsonl" && fi.Size() > 0 {
 				found = append(found, candidate{filepath.Join(dir, f.Name()), fi.ModTime()})
 			}
@@ -441,7 +454,9 @@ func (l *launch) startTidying() (end func(patience time.Duration)) {
 		defer close(done)
 		closing, stop := context.WithTimeout(ctx, leftTime)
 		defer stop()
-		l.app.newLeft(l.log).close(closing)
+		left := l.app.newLeft(l.log)
+		left.marked = true
+		left.close(closing)
 		if ctx.Err() == nil && l.sink != nil {
 			l.sendLeft(ctx, ending)
 		}

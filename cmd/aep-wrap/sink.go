@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +63,7 @@ func (a *app) sink(ctx context.Context, cfg client.Config, dir string) error {
 		return err
 	}
 	cfg.All, cfg.From = true, k.positions
+	cfg.MaxWait = sinkWait
 	cfg.Told, cfg.Flush = a.tellConnection(), k.flush
 	err = client.Follow(ctx, cfg, k.keep)
 	if cerr := k.close(); cerr != nil {
@@ -96,6 +98,10 @@ type kept struct {
 	log *jsonl.Log
 	has map[uint64]struct{}
 }
+
+// sinkWait is the longest pause between two tries: an endpoint that comes back
+// holds the newest of each session only, and its emitters come back too.
+const sinkWait = time.Second
 
 // openFiles is how many files, and their events' ids, are kept at hand.
 const openFiles = 128
