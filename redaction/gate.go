@@ -156,7 +156,7 @@ func (s *seal) name(n string) string {
 		return n
 	}
 	t := s.structural(n)
-	if t == n && !s.second && len(s.clean) < maxClean {
+	if t == n && !s.second && s.clean != nil && len(s.clean) < maxClean {
 		s.clean[strings.Clone(n)] = true
 	}
 	return t
@@ -533,7 +533,7 @@ func gateAnswers(values map[string]any, spec []event.FormField, l event.Level) (
 	for i := range spec {
 		f := &spec[i]
 		v, ok := values[f.ID]
-		if !ok || v == nil {
+		if !ok || v == nil || !answers(f, v) {
 			continue
 		}
 		if structuralAnswer(f, v) {
@@ -559,6 +559,31 @@ func gateAnswers(values map[string]any, spec []event.FormField, l event.Level) (
 		}
 	}
 	return out, free
+}
+
+// answers says whether a value can be an answer to a field at all: of its type,
+// and one of the choices where these are closed. What cannot is nobody's
+// answer, and would make the stream a false one.
+func answers(f *event.FormField, v any) bool {
+	switch v := v.(type) {
+	case bool:
+		return f.Type == "boolean"
+	case json.Number, int, int64, float64:
+		return f.Type == "number"
+	case string:
+		return f.Type == "string" || f.Type == "select" && (f.Other || structuralAnswer(f, v))
+	case []any:
+		if f.Type != "select" {
+			return false
+		}
+		for _, e := range v {
+			if s, ok := e.(string); !ok || !answers(f, s) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // structuralAnswer says that an answer is no free text.

@@ -93,7 +93,8 @@ func refused(m adapters.Moment, typ, missing string) event.Draft {
 // foreign says that a type is one that only other senders emit, or that the
 // wrapper itself does.
 func foreign(typ string) bool {
-	return event.ScopeOf(typ) == event.CommandScope || strings.HasPrefix(typ, "control.") || strings.HasPrefix(typ, "x.aep-wrap.")
+	return event.ScopeOf(typ) == event.CommandScope || strings.HasPrefix(typ, "control.") || strings.HasPrefix(typ, "x.aep-wrap.") ||
+		typ == "session.started" || typ == "session.ended"
 }
 
 // vendorType says whether a type is x.{vendor} and two or more tokens.
@@ -210,9 +211,9 @@ func (r *reader) member(in map[string]any, f *event.Fact, v any) (event.Field, b
 	case []any:
 		return r.list(f, x)
 	case string:
-		// At metadata stands what is structural; a registered word may hold
-		// spaces, a sentence's worth of text it may not.
-		if len(f.Enum) == 0 && !plain(x) {
+		// At metadata stands what is structural. A name may hold spaces; what
+		// else does is text.
+		if len(f.Enum) == 0 && word(x) == "" && (f.Name != "name" || !plain(x)) {
 			return event.Field{}, false
 		}
 	}
@@ -224,7 +225,7 @@ func (r *reader) list(f *event.Fact, list []any) (event.Field, bool) {
 		out := make([]any, 0, len(list))
 		for _, x := range list {
 			s, isString := x.(string)
-			if f.Item != nil && !fits(x, f.Item) || isString && !plain(s) {
+			if f.Item != nil && !fits(x, f.Item) || isString && word(s) == "" {
 				continue
 			}
 			switch x.(type) {
