@@ -110,6 +110,7 @@ var rules = []rule{
 	{"cmd/aep-wrap", []string{"*", "*/*"},
 		"the one place that wires everything"},
 	{"bench", []string{"*", "*/*"}, "it measures the rooms"},
+	{"bench/collector", []string{"event"}, "a load on any endpoint, over the wire alone"},
 	{"e2e", []string{"*", "*/*", "testdata/mockmodel"}, "it tries the whole"},
 }
 
