@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,13 @@ import (
 	"aep-wrap/event"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(apartEnv) != "" {
+		apartMain()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // server is a collector that serves, and how a test speaks to it.
 type server struct {
