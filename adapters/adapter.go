@@ -79,7 +79,7 @@ type Adapter struct {
 
 // LogFile is a session log of the runtime's own, one JSON object a line.
 type LogFile struct {
-	Path    string
+	Path    string // relative to Wiring.LogRoot, unless absolute
 	Session string // Moment.Session of its lines
 }
 
@@ -161,6 +161,7 @@ type Wiring struct {
 	Stdout      Channel           // Stream when stdout is a machine-readable stream to be tee'd; else ""
 	EventsFD    bool              // give the child a pipe for drafts, its number in AEP_EVENTS_FD
 	Logs        []LogFile         // logs that are known before any moment names them
+	LogRoot     string            // the folder that logs with relative paths are in
 	Notes       []string          // one line each for the user: what could not be wired and why
 }
 

@@ -759,7 +759,7 @@ func wire(t *testing.T, s Spec, w Wire) {
 	golden(t, filepath.Join("testdata", "wire", w.Name+".golden"), text(map[string]any{
 		"passthrough": got.Passthrough, "args": got.Args, "set_env": got.SetEnv, "unset_env": got.UnsetEnv,
 		"files": files, "stdout": got.Stdout, "events_fd": got.EventsFD, "logs": got.Logs, "notes": got.Notes,
-		"overlays": got.Overlays,
+		"overlays": got.Overlays, "log_root": got.LogRoot,
 	})+"\n")
 }
 

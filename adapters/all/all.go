@@ -11,6 +11,7 @@ import (
 	"aep-wrap/adapters/demo"
 	"aep-wrap/adapters/gemini"
 	"aep-wrap/adapters/generic"
+	"aep-wrap/adapters/kimi"
 	"aep-wrap/adapters/qwen"
 )
 
@@ -22,6 +23,7 @@ func List() []adapters.Adapter {
 		codex.Adapter(),
 		qwen.Adapter(),
 		gemini.Adapter(),
+		kimi.Adapter(),
 		demo.Adapter(),
 		generic.Adapter(),
 	}

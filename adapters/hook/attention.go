@@ -30,13 +30,18 @@ func via(held bool) []any {
 	return []any{"oob"}
 }
 
-// Prompt is a request's text from Redacted on; below it, and where there is no
+// Prompt is a request's text, the first alternative that is one, from Redacted on; below it, and where there is no
 // text, the gate says "{agent} requests {kind}: {subject}".
 func Prompt(p Path) Fact {
 	ps := parse(p)
 	return Fact{shows: plain("prompt", p, event.Redacted), apply: func(in *In, d *event.Draft) bool {
-		v, _ := in.get(ps)
-		text, _ := textOf(v)
+		text := ""
+		for i := range ps {
+			v, _ := in.get(ps[i : i+1])
+			if text, _ = textOf(v); text != "" {
+				break
+			}
+		}
 		if text == "" {
 			text = structural(in.Vendor, d)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,13 +18,13 @@ import (
 type overlays struct {
 	dir  string // of the launch
 	list []adapters.Overlay
-	ours map[string]bool // names that are no link and were there from the start
+	ours map[string][sha256.Size]byte // names that are no link and were there from the start, and what they held
 }
 
 // makeOverlays makes them in the launch's directory, where the files are
 // already.
 func makeOverlays(dir string, list []adapters.Overlay) (*overlays, error) {
-	o := &overlays{dir: dir, list: slices.Clone(list), ours: map[string]bool{}}
+	o := &overlays{dir: dir, list: slices.Clone(list), ours: map[string][sha256.Size]byte{}}
 	// The innermost first: it hides the entry of its name in the one around it.
 	slices.SortStableFunc(o.list, func(a, b adapters.Overlay) int { return len(b.Dir) - len(a.Dir) })
 	for _, v := range o.list {
@@ -44,14 +45,14 @@ func makeOverlays(dir string, list []adapters.Overlay) (*overlays, error) {
 			return nil, err
 		}
 		for _, e := range own {
-			o.ours[filepath.Join(v.Dir, e.Name())] = true
+			o.ours[filepath.Join(v.Dir, e.Name())] = o.sum(v.Dir, e.Name())
 		}
 		shown, err := os.ReadDir(v.Of)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		for _, e := range shown {
-			if o.ours[filepath.Join(v.Dir, e.Name())] || v.Only != nil && !slices.Contains(v.Only, e.Name()) {
+			if _, hidden := o.ours[filepath.Join(v.Dir, e.Name())]; hidden || v.Only != nil && !slices.Contains(v.Only, e.Name()) {
 				continue
 			}
 			if err := os.Symlink(filepath.Join(v.Of, e.Name()), filepath.Join(here, e.Name())); err != nil {
@@ -60,6 +61,15 @@ func makeOverlays(dir string, list []adapters.Overlay) (*overlays, error) {
 		}
 	}
 	return o, nil
+}
+
+// sum is what a file of ours holds; all folders are alike.
+func (o *overlays) sum(dir, name string) [sha256.Size]byte {
+	b, err := os.ReadFile(filepath.Join(o.dir, dir, name))
+	if err != nil {
+		return [sha256.Size]byte{}
+	}
+	return sha256.Sum256(b)
 }
 
 // bringHome moves what the agent made in the overlays to the folders that they
@@ -71,7 +81,13 @@ func (o *overlays) bringHome() error {
 		entries, err := os.ReadDir(here)
 		errs = append(errs, err)
 		for _, e := range entries {
-			if e.Type()&fs.ModeSymlink != 0 || o.ours[filepath.Join(v.Dir, e.Name())] || v.Only != nil && !slices.Contains(v.Only, e.Name()) {
+			if e.Type()&fs.ModeSymlink != 0 || v.Only != nil && !slices.Contains(v.Only, e.Name()) {
+				continue
+			}
+			if was, ours := o.ours[filepath.Join(v.Dir, e.Name())]; ours {
+				if was != o.sum(v.Dir, e.Name()) {
+					errs = append(errs, fmt.Errorf("%s was changed, of which it was shown a copy", filepath.Join(v.Of, e.Name())))
+				}
 				continue
 			}
 			err := os.MkdirAll(v.Of, 0o700)

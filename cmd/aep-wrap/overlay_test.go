@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"aep-wrap/adapters"
@@ -94,6 +95,25 @@ func TestOverlayOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "id", home, "a", "b", "id")
+}
+
+// What the agent changed of a copy is not lost without a word.
+func TestOverlayOfACopy(t *testing.T) {
+	home, dir := t.TempDir(), t.TempDir()
+	put(t, "user's", home, "config")
+	put(t, "user's and ours", dir, "h", "config")
+	o, err := makeOverlays(dir, []adapters.Overlay{{Dir: "h", Of: home}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.bringHome(); err != nil {
+		t.Errorf("nothing was changed: %v", err)
+	}
+	put(t, "changed", dir, "h", "config")
+	if err := o.bringHome(); err == nil || !strings.Contains(err.Error(), filepath.Join(home, "config")) {
+		t.Errorf("a changed copy: %v", err)
+	}
+	want(t, "user's", home, "config")
 }
 
 func TestOverlayRefuses(t *testing.T) {

@@ -499,6 +499,9 @@ func (l *launch) follow(f adapters.LogFile) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f.Session = cmp.Or(f.Session, l.id)
+	if f.Path != "" && !filepath.IsAbs(f.Path) {
+		f.Path = filepath.Join(l.wiring.LogRoot, f.Path)
+	}
 	if f.Path == "" || l.tails[f.Path] != nil || len(l.tails) >= maxTails {
 		return
 	}

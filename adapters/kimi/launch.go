@@ -1,0 +1,113 @@
+package kimi
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"aep-wrap/adapters"
+	"aep-wrap/event"
+)
+
+// Detect finds Kimi Code in a command line.
+func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
+
+func index(args []string) int {
+	return adapters.CommandIndex(args, []string{"kimi"}, []string{"@moonshot-ai/kimi-code"})
+}
+
+// grammar is the syntax of its flags.
+var grammar = adapters.Grammar{
+	Valued:   []string{"-m", "--model", "-p", "--prompt", "--output-format", "--skills-dir", "--agent", "--agent-file", "--add-dir"},
+	Optional: []string{"-S", "--session", "-r", "--resume"},
+}
+
+// subcommands start no session of this terminal.
+var subcommands = []string{
+	"export", "fork", "provider", "session", "web", "server", "rc", "remote", "login", "doctor", "vis", "install-desktop", "migrate",
+	"upgrade", "update", "help",
+}
+
+// asks are flags that print something and end.
+var asks = []string{"-h", "--help", "-V", "--version"}
+
+// homeVar names the folder of Kimi Code's files.
+const homeVar = "KIMI_CODE_HOME"
+
+const home, config = "kimi", "config.toml"
+
+// inlineHooks: a list of hooks that is written in one cannot be added to.
+var inlineHooks = regexp.MustCompile(`(?m)^[ \t]*hooks[ \t]*=`)
+
+// Wire shows Kimi Code the user's folder by links, with a config.toml that is
+// the user's and our hooks after it.
+func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
+	out := adapters.Wiring{Args: slices.Clone(l.Args)}
+	at := index(l.Args)
+	if at < 0 {
+		return out, nil
+	}
+	words := grammar.Read(l.Args[at+1:])
+	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
+		out.Passthrough = true
+		return out, nil
+	}
+	base, _ := l.Getenv(homeVar)
+	if base == "" && l.Home != "" {
+		base = path.Join(l.Home, ".kimi-code")
+	}
+	users := ""
+	if l.ReadFile != nil {
+		raw, err := l.ReadFile(path.Join(base, config))
+		if err == nil {
+			users = string(raw)
+		}
+	}
+	why := ""
+	switch {
+	case len(e.Helper) == 0:
+		why = "there is nothing for hooks to report to"
+	case !path.IsAbs(base):
+		why = "its folder is not known"
+	case inlineHooks.MatchString(users):
+		why = "your config.toml lists its hooks inline (hooks = […]), which cannot be added to"
+	}
+	if why != "" {
+		out.Notes = []string{"kimi: " + why + "; its hooks are not installed"}
+		if words.Value("--output-format") == "stream-json" {
+			out.Stdout = adapters.Stream
+		}
+		return out, nil
+	}
+	out.Files = map[string][]byte{home + "/" + config: []byte(users + hooksOf(e))}
+	out.Overlays = []adapters.Overlay{{Dir: home, Of: base, Make: []string{"sessions"}}}
+	out.SetEnv = map[string]string{homeVar: path.Join(e.Dir, home)}
+	out.LogRoot = path.Join(e.Dir, home)
+	if e.Socket != "" {
+		out.SetEnv["AEP_HOOK_SOCKET"] = e.Socket
+	}
+	return out, nil
+}
+
+// installed are the hooks that are installed.
+var installed = []string{
+	"SessionStart", "SessionEnd", "UserPromptSubmit", "TurnStarted", "Stop", "StopFailure", "Interrupt",
+	"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionResult",
+	"SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Notification",
+}
+
+// timeout is how long a hook may take, in seconds.
+const timeout = 10
+
+// hooksOf writes our hooks in TOML, which reads JSON's strings as its own.
+func hooksOf(e adapters.Endpoint) string {
+	var b strings.Builder
+	for _, h := range installed {
+		b.WriteString("\n[[hooks]]\nevent = \"" + h + "\"\ncommand = ")
+		b.Write(event.AppendValue(nil, e.HelperCommand(h)))
+		b.WriteString("\ntimeout = " + strconv.Itoa(timeout) + "\n")
+	}
+	return b.String()
+}
