@@ -152,7 +152,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	rt, ok := c.routes[r.URL.Path]
 	if !ok {
-		fail(w, http.StatusNotFound, problem{Error: "not-found", Detail: "the endpoint's paths are /events, /stream, /healthz and /"})
+		fail(w, http.StatusNotFound, problem{Error: "not-found", Detail: "the endpoint's paths are /events, /stream, /socket, /healthz, /readyz, /metrics and /"})
 		return
 	}
 	asked := r.Method

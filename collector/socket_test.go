@@ -881,7 +881,7 @@ func TestMetricsAndFindings(t *testing.T) {
 			`aep_collector_events_received_total{binding="socket"} 1`,
 			`aep_collector_findings_total{rule="late-position"} 1`,
 			`aep_collector_findings_total{rule="position-taken"} 1`,
-			`aep_collector_findings_total{rule="after-session-end"} 1`,
+			`aep_collector_findings_total{rule="after-terminal"} 1`,
 			`aep_collector_findings_total{rule="payload"}`,
 			`aep_collector_commands_total{outcome="no-route"} 1`,
 			`aep_collector_sockets 2`, `aep_collector_claims 1`, `aep_collector_sessions_held 2`,

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"bytes"
 	"hash/maphash"
 	"math"
 	"sort"
@@ -38,7 +39,8 @@ type buffer struct {
 	late         uint64         // newest arrival that was not put at the end
 	floor        event.Position // the highest position pushed out; nothing at or below it is taken in again
 	hasFloor     bool
-	ended        bool // session.ended is among what it held
+	ended        bool                // session.ended is among what it held
+	runs         map[string]struct{} // that ended
 	older, newer *buffer
 }
 
@@ -64,6 +66,9 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 	it.hash = s.hash(it)
 	h := it.hash
 	if same, ok := s.seen[h]; ok && same.Source == it.Source && same.ID == it.ID {
+		if !bytes.Equal(same.line(), it.line()) {
+			s.note(ruleIdentity, it)
+		}
 		return false
 	}
 	b := s.sessions[it.Session]
@@ -76,8 +81,8 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 			s.note(ruleLate, it)
 			return false
 		}
-		if b.ended {
-			s.note(ruleAfterEnd, it)
+		if rule := b.afterTerminal(it); rule != "" {
+			s.note(rule, it)
 		}
 		if n := len(b.items); n > 0 && !b.items[n-1].key.Position.Less(it.key.Position) {
 			rule := ruleLate
@@ -90,7 +95,7 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 		it.key.Position = b.end()
 	}
 	b.insert(it)
-	b.ended = b.ended || it.Type == "session.ended"
+	b.terminal(it)
 	b.last = arrival
 	b.bytes += it.cost()
 	s.bytes += it.cost()
@@ -115,10 +120,49 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 
 // What may be odd about an event's place. It is taken in all the same.
 const (
-	ruleLate     = "late-position"     // below the session's newest
-	ruleTaken    = "position-taken"    // another event's
-	ruleAfterEnd = "after-session-end" // legal, and worth knowing
+	ruleLate     = "late-position"   // below the session's newest
+	ruleTaken    = "position-taken"  // another event's
+	ruleAfterEnd = "after-terminal"  // of its session or run: legal, and worth knowing
+	ruleTerminal = "second-terminal" // of a session or run
+	ruleIdentity = "identity"        // the (source, id) of another event
 )
+
+// maxRuns is how many ended runs of a session are remembered.
+const maxRuns = 256
+
+func endsRun(typ string) bool {
+	return typ == "run.finished" || typ == "run.failed" || typ == "run.cancelled"
+}
+
+// afterTerminal says what is odd about an event that comes after a terminal.
+func (b *buffer) afterTerminal(it *item) string {
+	over := b.ended
+	if len(b.runs) > 0 && it.Run != "" {
+		_, done := b.runs[it.Run]
+		if done && endsRun(it.Type) {
+			return ruleTerminal
+		}
+		over = over || done
+	}
+	switch {
+	case b.ended && it.Type == "session.ended":
+		return ruleTerminal
+	case over:
+		return ruleAfterEnd
+	}
+	return ""
+}
+
+func (b *buffer) terminal(it *item) {
+	b.ended = b.ended || it.Type == "session.ended"
+	if it.Run == "" || !endsRun(it.Type) {
+		return
+	}
+	if b.runs == nil || len(b.runs) >= maxRuns {
+		b.runs = map[string]struct{}{}
+	}
+	b.runs[it.Run] = struct{}{}
+}
 
 func (s *store) note(rule string, it *item) {
 	if s.found != nil {
