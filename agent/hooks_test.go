@@ -144,7 +144,7 @@ func TestHookLarge(t *testing.T) {
 	for _, tt := range []struct {
 		size   int
 		reason string
-	}{{8 << 20, ""}, {50 << 20, "too_large"}} {
+	}{{1 << 20, ""}, {maxPayload + 1, "too_large"}} {
 		answer, err := hookclient.Ask(e.Socket, []string{"claude-code", "E"}, body(tt.size))
 		if err != nil || len(answer) > 0 {
 			t.Fatalf("%d bytes by the helper: %q, %v", tt.size, answer, err)
@@ -400,11 +400,12 @@ func TestOTLP(t *testing.T) {
 	// A bomb is refused before it is inflated whole.
 	var bomb bytes.Buffer
 	z = gzip.NewWriter(&bomb)
-	zeros := make([]byte, 1<<20)
-	for range 3 * maxPayload >> 20 {
-		z.Write(zeros)
-	}
+	z.Write(make([]byte, 1<<20))
 	z.Close()
+	member := bomb.String()
+	for range 3 * maxPayload >> 20 {
+		bomb.WriteString(member)
+	}
 	for name, tt := range map[string]struct {
 		body           string
 		media, coding  string

@@ -143,7 +143,7 @@ func playMain(args []string) int {
 			fmt.Printf("size=%dx%d/%dx%d.\n", ws.Col, ws.Row, ws.Xpixel, ws.Ypixel)
 			select {
 			case <-ch:
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				return 1
 			}
 		}
@@ -189,14 +189,14 @@ func playMain(args []string) int {
 				if s == syscall.SIGTERM {
 					return 42
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				return 1
 			}
 		}
 	case "mess": // leaves every mode on, and hangs
 		raw()
 		fmt.Print("\x1b[?1049h\x1b[>1u\x1b[?1000;1006h\x1b[?2004h\x1b[?25l\x1b[31mmess.")
-		time.Sleep(20 * time.Second)
+		time.Sleep(patience)
 	case "hup-file": // FILE: writes there what SIGHUP does to it
 		ch := make(chan os.Signal, 1)
 		signal.Notify(ch, syscall.SIGHUP)
@@ -206,7 +206,7 @@ func playMain(args []string) int {
 			_, err := os.Stdout.WriteString("x")
 			_ = os.WriteFile(args[1], fmt.Appendf(nil, "hup, then %v", errors.Is(err, syscall.EIO)), 0o600)
 			return 5
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			return 1
 		}
 	default:

@@ -54,6 +54,7 @@ type terminal struct {
 	// Of run alone.
 	background bool // our process group is not the terminal's foreground
 	hungUp     bool
+	given      *unix.Termios // the PTY's settings, until the agent first has the terminal
 }
 
 // noPTYError says that there can be no PTY, so that the agent is started
@@ -141,6 +142,9 @@ func startTerminal(p *Process) (err error) {
 	if err := unix.IoctlSetTermios(fdOf(slave), setTermios, settings); err != nil {
 		return fail("its settings", err)
 	}
+	if t.given, err = unix.IoctlGetTermios(fdOf(slave), getTermios); err != nil {
+		return fail("its settings", err)
+	}
 	t.resize()
 
 	pair, err := socketpair()
@@ -193,11 +197,14 @@ func startTerminal(p *Process) (err error) {
 		p.start = q.Start
 	}
 
+	undo = append(undo, func() { t.cook(true) })
 	t.background = !t.foreground()
 	if !t.background {
+		ahead := t.typedLines()
 		t.uncook()
+		t.adopt()
+		t.typeAhead(ahead, fdOf(slave))
 	}
-	undo = append(undo, func() { t.cook(true) })
 	active.Store(t)
 	undo = append(undo, func() { active.CompareAndSwap(t, nil) })
 	order := launchOrder{
@@ -303,6 +310,82 @@ func (t *terminal) uncook() {
 		t.mode.ours = *got // as the driver took it
 	}
 	_ = t.shim.send(msgModes, encodeModes(t.mode.saved, t.mode.ours))
+}
+
+// adopt gives the PTY the user's settings when the agent first gets the
+// terminal. Those that it was opened with may be a line editor's: a shell that
+// starts a job in the background edits its next line meanwhile. What the agent
+// has set itself by then stays, and so does what it leaves at a stop.
+func (t *terminal) adopt() {
+	given := t.given
+	if given == nil {
+		return
+	}
+	t.given = nil
+	now, err := unix.IoctlGetTermios(t.master, getTermios)
+	if err != nil || *now != *given {
+		return
+	}
+	t.mode.Lock()
+	users := t.mode.saved
+	t.mode.Unlock()
+	_ = unix.IoctlSetTermios(t.master, setTermios, &users)
+}
+
+// typedMost is what a terminal keeps of what nobody reads; should there be
+// more, the pump moves it.
+const typedMost = 4 << 10
+
+// typedLines takes the lines that were typed before we came, and the ends of
+// input among them, which a raw terminal would not tell any more.
+func (t *terminal) typedLines() (b []byte) {
+	now, err := unix.IoctlGetTermios(t.in, getTermios)
+	if err != nil || now.Lflag&unix.ICANON == 0 || now.Lflag&unix.ECHO == 0 {
+		return nil
+	}
+	line := make([]byte, typedMost)
+	for len(b) < typedMost {
+		data := waitFD{fd: t.in, read: true}
+		if waitFDs(0, &data) != nil || !data.ready || data.bad {
+			break
+		}
+		n, err := unix.Read(t.in, line)
+		if err != nil {
+			break
+		}
+		if b = append(b, line[:n]...); n == 0 || line[n-1] != '\n' {
+			b = append(b, now.Cc[unix.VEOF])
+		}
+	}
+	return b
+}
+
+// typeAhead hands the agent what was typed before we came: lines, and the
+// beginning of one. The user's terminal has echoed that, so the PTY does not.
+// It is called before the agent is there to change the PTY's settings too.
+func (t *terminal) typeAhead(lines []byte, slave int) {
+	echoing, err := unix.IoctlGetTermios(slave, getTermios)
+	if err != nil {
+		return
+	}
+	if n, err := unix.IoctlGetInt(t.in, inputQueued); err == nil && n > 0 && echoing.Lflag&unix.ECHO != 0 {
+		begun := make([]byte, min(n, typedMost))
+		data := waitFD{fd: t.in, read: true}
+		if waitFDs(0, &data) == nil && data.ready {
+			n, _ := unix.Read(t.in, begun)
+			lines = append(lines, begun[:max(n, 0)]...)
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	silent := *echoing
+	silent.Lflag &^= unix.ECHO | unix.ECHONL
+	_ = unix.IoctlSetTermios(slave, setTermios, &silent)
+	_, _ = unix.Write(t.master, lines)
+	// Looking for input makes the kernel take in what was written.
+	_ = waitFDs(0, &waitFD{fd: slave, read: true})
+	_ = unix.IoctlSetTermios(slave, setTermios, echoing)
 }
 
 // cook restores the user's terminal if we made it raw. In the background it is
@@ -485,6 +568,7 @@ func (t *terminal) reclaim() {
 		return
 	}
 	t.uncook()
+	t.adopt()
 	t.resize()
 	t.gate.open()
 }

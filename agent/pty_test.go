@@ -151,7 +151,7 @@ func (s *screen) expect(text string) {
 func (s *screen) expectRE(pattern string) []string {
 	s.t.Helper()
 	re := regexp.MustCompile(pattern)
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(patience)
 	stop := time.AfterFunc(time.Until(deadline), s.more.Broadcast)
 	defer stop.Stop()
 	s.mu.Lock()
@@ -202,6 +202,15 @@ func (s *screen) waitRaw(want bool) {
 	eventually(s.t, fmt.Sprintf("the terminal raw: %v", want), func() bool { return isRaw(s.settings()) == want })
 }
 
+// waitEdited waits for the settings of a command, or of a shell that edits.
+func (s *screen) waitEdited(want bool) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("a shell edits: %v", want), func() bool {
+		t := s.settings()
+		return (t.Lflag&unix.ICANON == 0 && t.Lflag&unix.ISIG != 0) == want
+	})
+}
+
 // status waits for the command's end, as a shell would tell it.
 func (s *screen) status() int {
 	s.t.Helper()
@@ -209,7 +218,7 @@ func (s *screen) status() int {
 	case err := <-s.ended:
 		s.ended <- err
 		return shellStatus(s.t, s.cmd, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		s.t.Fatalf("the command goes on")
 		return -1
 	}
@@ -225,7 +234,7 @@ func shellStatus(t *testing.T, cmd *exec.Cmd, err error) int {
 
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if f() {
 			return
 		}
@@ -246,6 +255,10 @@ func atoi(t *testing.T, s string) int {
 	}
 	return n
 }
+
+// patience is how long a test waits for what comes at once on an idle machine:
+// so long that only what never comes fails it.
+const patience = time.Minute
 
 // settle is for a shell that has just printed something to have started its
 // next command: a child of vfork that is stopped before its exec, and its
@@ -281,20 +294,26 @@ func TestTerminalKeepsEveryByte(t *testing.T) {
 	})
 }
 
+// With AEP_LONG set it is a hundred megabytes.
 func TestTerminalFlood(t *testing.T) {
-	n := 100 << 20
-	if testing.Short() {
-		n = 8 << 20
+	n := 8 << 20
+	if os.Getenv("AEP_LONG") != "" {
+		n = 100 << 20
 	}
 	s := wrapped(t, play(t, "flood", strconv.Itoa(n))...)
+	// However slow it is, as long as something comes.
+	for seen := 0; seen < n; {
+		eventually(t, "more of the flood", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			more := len(s.out) > seen
+			seen = len(s.out)
+			return more
+		})
+	}
 	if got := s.status(); got != 0 {
 		t.Fatalf("exit %d", got)
 	}
-	eventually(t, "all of the flood", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.out) >= n
-	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.out) != n {
@@ -533,6 +552,149 @@ func TestSuspend(t *testing.T) {
 		s.send("hello\n")
 		s.expect("got-hello")
 	})
+}
+
+// An agent that was started in the background finds, when it first gets the
+// terminal, the settings that it would find without us: those of a shell's
+// command, not of the shell's line editor, who had the terminal meanwhile.
+func TestSettingsOfTheFirstForeground(t *testing.T) {
+	// Starts body in the background while the shell edits, and calls fg when
+	// it runs. At is what it prints after "a2:", of its own terminal.
+	run := func(t *testing.T, wrap, body string, fg func(s *screen, goOn func())) (at string) {
+		dir := t.TempDir()
+		exists := func(name string) bool {
+			_, err := os.Stat(filepath.Join(dir, name))
+			return err == nil
+		}
+		s := shell(t)
+		s.send("cd " + dir + "; (until test -e edits; do sleep 0.02; done; exec " + wrap + " sh -c '" + body + "') &\n")
+		editing := func() bool { t := s.settings(); return t.Lflag&unix.ICANON == 0 && t.Lflag&unix.ISIG != 0 }
+		eventually(t, "the shell edits", editing)
+		touch := func(name string) {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		touch("edits")
+		eventually(t, "the agent's start", func() bool { return exists("runs") })
+		if !editing() {
+			t.Error("the shell does not edit")
+		}
+		fg(s, func() { touch("on") })
+		return s.expectRE(`a2:(\S+)`)[1]
+	}
+	group := func(s *screen) (n int) {
+		conn, err := s.master.SyscallConn()
+		if err == nil {
+			_ = conn.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return n
+	}
+	stopped := func(s *screen, goOn func()) {
+		eventually(s.t, "a stop by reading from the background", func() bool {
+			s.send("jobs\n")
+			time.Sleep(settle)
+			return strings.Contains(s.rest(), "Stopped")
+		})
+		own := group(s)
+		s.send("fg\n")
+		eventually(s.t, "the foreground", func() bool { return group(s) != own })
+		s.send("word\n")
+	}
+	running := func(s *screen, goOn func()) {
+		own := group(s)
+		s.send("fg\n")
+		eventually(s.t, "the foreground", func() bool { return group(s) != own })
+		s.waitEdited(false)
+		time.Sleep(2 * settle) // nobody tells a wrapper of that: it looks now and then
+		goOn()
+	}
+	for _, c := range []struct {
+		name, body string
+		fg         func(*screen, func())
+	}{
+		{"stopped", ": >runs; read x; echo a$((1+1)):$(stty -g)", stopped},
+		{"running", ": >runs; until test -e on; do sleep 0.02; done; sleep 0.3; echo a$((1+1)):$(stty -g)", running},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bare := run(t, "", c.body, c.fg)
+			if got := run(t, "$BIN @wrap", c.body, c.fg); got != bare {
+				t.Errorf("settings %s, without us %s", got, bare)
+			}
+		})
+	}
+	t.Run("but what it has set itself stays", func(t *testing.T) {
+		body := `trap "" TTOU; stty intr ^X -echo; stty -g >set; : >runs; until test -e on; do sleep 0.02; done; sleep 0.3; test $(stty -g) = $(cat set) && echo a$((1+1)):kept || echo a$((1+1)):lost`
+		if got := run(t, "$BIN @wrap", body, running); got != "kept" {
+			t.Error("they are lost")
+		}
+	})
+	t.Run("keys", func(t *testing.T) {
+		run(t, "$BIN @wrap", ": >runs; cat; echo a$((1+1)):its-end", func(s *screen, goOn func()) {
+			stopped(s, goOn)
+			s.expect("word\r\nword\r\n") // echoed, and by cat
+			s.send("\x04")
+		})
+	})
+	t.Run("after a later stop they are the agent's", func(t *testing.T) {
+		s := shell(t)
+		s.send("$BIN @wrap sh -c 'stty -echo intr ^X; stty -g; echo me=$$; read x; stty -g; echo end'\n")
+		m := s.expectRE(`([0-9a-f:]{40,})\s+me=(\d+)`)
+		s.waitRaw(true)
+		time.Sleep(settle)
+		s.send("\x1a")
+		s.expect("Stopped")
+		s.expect("$ ")
+		s.send("fg\n")
+		s.waitRaw(true)
+		s.send("word\n")
+		if got := s.expectRE(`([0-9a-f:]{40,})\s+end`)[1]; got != m[1] {
+			t.Errorf("settings %s, were %s", got, m[1])
+		}
+	})
+}
+
+// What was typed before the wrapper came is the agent's, and on the screen
+// once.
+func TestTypedAhead(t *testing.T) {
+	line := strings.Repeat("a line of twenty ch\n", 150)
+	lines := strings.ReplaceAll(line, "\n", "\r\n")
+	for _, c := range []struct{ name, early, seen, then, at string }{
+		{"lines", "one\ntwo\n", "one\r\ntwo\r\none\r\ntwo\r\n", "\x04", ""},
+		{"the beginning of one", "one\ntw", "one\r\ntwone\r\n", "o\n\x04", "o\r\ntwo\r\n"},
+		{"nothing but a beginning", "on", "on", "e\n\x04", "e\r\none\r\n"},
+		{"an end", "one\n\x04", "one\r\none\r\n", "", ""},
+		{"an end within a line", "on\x04", "onon", "e\n\x04", "e\r\ne\r\n"},
+		{"a correction", "oxx\x7f\x7fne", "oxx\b \b\b \bne", "x\x7f\n\x04", "x\b \b\r\none\r\n"},
+		{"many", line, lines + lines, "\x04", ""},
+	} {
+		for _, command := range [][]string{{"cat"}, {testBinary(t), "@wrap", "cat"}} {
+			t.Run(fmt.Sprintf("%s, wrapped: %v", c.name, len(command) > 1), func(t *testing.T) {
+				s := newScreen(t)
+				s.send(c.early)
+				s.cmd = exec.Command(command[0], command[1:]...)
+				s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = s.slave, s.slave, s.slave
+				s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+				s.run()
+				s.expect(c.seen)
+				if c.then != "" {
+					s.waitRaw(len(command) > 1)
+					s.send(c.then)
+				}
+				if got := s.status(); got != 0 {
+					t.Errorf("exit %d", got)
+				}
+				s.expect(c.at)
+				time.Sleep(settle)
+				if s.at != len(c.seen)+len(c.at) || s.rest() != "" {
+					t.Errorf("the screen has %q, want %q", s.out, c.seen+c.at)
+				}
+			})
+		}
+	}
 }
 
 func TestInterrupt(t *testing.T) {

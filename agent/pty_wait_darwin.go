@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	getTermios = unix.TIOCGETA
-	setTermios = unix.TIOCSETA
+	getTermios  = unix.TIOCGETA
+	setTermios  = unix.TIOCSETA
+	inputQueued = 0x4004667f // FIONREAD
 )
 
 // waitFD is a descriptor to wait for and what is known of it then.

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	getTermios = unix.TCGETS
-	setTermios = unix.TCSETS
+	getTermios  = unix.TCGETS
+	setTermios  = unix.TCSETS
+	inputQueued = unix.TIOCINQ
 )
 
 // waitFD is a descriptor to wait for and what is known of it then.
