@@ -66,7 +66,6 @@ type parser struct {
 	*scanner
 	text  [attrCount][]byte // what stands between the quotes, escapes resolved
 	seen  uint32            // bits of coreNames' indices
-	time  time.Time
 	data  []byte
 	wrong *Violation // the first, unless the version explains it
 

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -193,7 +194,7 @@ func updatePins(t *testing.T, s Spec, raw []byte) []byte {
 func line(b *bytes.Buffer, v any) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	e.Encode(v) // of plain values: it cannot fail
+	_ = e.Encode(v) // of plain values: it cannot fail
 	b.Truncate(b.Len() - 1)
 }
 
@@ -641,8 +642,7 @@ func replace(v any, path []string, s string) {
 			}
 			v = x[k]
 		case []any:
-			n := 0
-			fmt.Sscan(k, &n)
+			n, _ := strconv.Atoi(k)
 			if last {
 				x[n] = s
 				return

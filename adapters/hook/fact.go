@@ -377,7 +377,7 @@ func OfStep(p Path) Fact {
 	}}
 }
 
-// OfParent: a delegation is an event of the parent's, not of the subagent that
+// OfParent says that a delegation is an event of the parent's, not of the subagent that
 // the payload names.
 var OfParent = Fact{apply: func(_ *In, d *event.Draft) bool { d.Step = ""; return true }}
 

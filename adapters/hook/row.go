@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-
-	"aep-wrap/event"
 )
 
 type kind uint8
@@ -142,11 +140,4 @@ func scalar(v any) string {
 		return x.String()
 	}
 	return ""
-}
-
-// member adds a field; a nil value adds none.
-func add(d *event.Draft, f event.Field) {
-	if f.Value != nil {
-		d.Fields = append(d.Fields, f)
-	}
 }

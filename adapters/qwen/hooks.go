@@ -105,7 +105,7 @@ func refusal(p Path, other Row) Row {
 	}, other)
 }
 
-// todo: every todo hook fires twice, first for validation.
+// A todo hook fires twice, first for validation.
 func todo(typ string) Row {
 	return Switch("phase", map[string]Row{"validation": Nothing("told once it is written")},
 		Emit(typ, Subject("todo_id"), Pair("todo_id"), Object("task", Text("title", "todo_content"))))

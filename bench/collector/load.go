@@ -82,7 +82,7 @@ func (w *wire) post(body []byte) error {
 	if _, err := w.Write(w.b); err != nil {
 		return err
 	}
-	resp, err := http.ReadResponse(w.r, nil)
+	resp, err := http.ReadResponse(w.r, nil) //nolint:bodyclose // the connection is closed
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (t *target) stream(query url.Values) (*wire, *http.Response, error) {
 		w.Close()
 		return nil, nil, err
 	}
-	resp, err := http.ReadResponse(w.r, nil)
+	resp, err := http.ReadResponse(w.r, nil) //nolint:bodyclose // the connection is closed
 	if err == nil && resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		err = fmt.Errorf("GET /stream answered %s: %s", resp.Status, text)
@@ -266,7 +266,7 @@ func (t *target) paced(session string, rate int) (sent int64, err error) {
 func latency(t *target) ([]figure, error) {
 	const rate = 1000
 	session := t.session("latency")
-	w, resp, err := t.stream(filter(session))
+	w, resp, err := t.stream(filter(session)) //nolint:bodyclose // the connection is closed
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func fanOut(t *target) ([]figure, error) {
 		if i%2 == 1 {
 			of = t.session("nobody")
 		}
-		w, resp, err := t.stream(filter(of))
+		w, resp, err := t.stream(filter(of)) //nolint:bodyclose // the connection is closed
 		if err != nil {
 			return nil, err
 		}
@@ -354,7 +354,7 @@ func replay(t *target) ([]figure, error) {
 	const times = 9
 	for range times {
 		start := time.Now()
-		w, resp, err := t.stream(query)
+		w, resp, err := t.stream(query) //nolint:bodyclose // the connection is closed
 		if err != nil {
 			return nil, err
 		}
@@ -401,7 +401,7 @@ func memory(t *target) ([]figure, error) {
 		}
 	}()
 	for range t.idle {
-		s, _, err := t.stream(filter(t.session("nobody")))
+		s, _, err := t.stream(filter(t.session("nobody"))) //nolint:bodyclose // the connection is closed
 		if err != nil {
 			return nil, err
 		}
@@ -471,7 +471,7 @@ func wsEmit(t *target) ([]figure, error) {
 	if _, err := w.Write(w.b); err != nil {
 		return nil, err
 	}
-	resp, err := http.ReadResponse(w.r, nil)
+	resp, err := http.ReadResponse(w.r, nil) //nolint:bodyclose // the connection is closed
 	if err != nil {
 		return nil, err
 	}

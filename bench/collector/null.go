@@ -18,7 +18,7 @@ const nullEnv = "AEP_BENCH_NULL"
 func init() {
 	if os.Getenv(nullEnv) != "" {
 		serveNull()
-		os.Exit(0)
+		os.Exit(0) //nolint:forbidigo // this process is the null server alone, also where it is a test's
 	}
 }
 

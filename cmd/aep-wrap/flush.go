@@ -344,7 +344,7 @@ func (o *left) closeOne(ctx context.Context, path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // what was appended is in the file
 	if !log.Locked() {
 		return 0, nil // an owner that lives would not be noticed
 	}
