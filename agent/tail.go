@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -134,7 +135,8 @@ func (t *Tail) run() {
 // open opens the file where there is one. The first time it goes to where
 // this launch begins.
 func (t *Tail) open(first bool) {
-	f, err := os.Open(t.cfg.Path)
+	// What is a pipe must not be waited for.
+	f, err := os.OpenFile(t.cfg.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.cfg.Log.Debug("cannot follow", "path", t.cfg.Path, "err", err)

@@ -75,7 +75,7 @@ var settings = []setting{
 	{name: "no-pii", usage: "leave e-mail addresses and phone numbers in redacted text",
 		apply: func(c *config, v string) (err error) { c.NoPII, err = parseSwitch(v); return }},
 	{name: "log-dir", arg: "DIR", usage: "where session logs are kept", def: "~/.aep/logs",
-		apply: func(c *config, v string) error { c.LogDir = v; return nil }},
+		apply: func(c *config, v string) (err error) { c.LogDir, err = parseDir(v); return }},
 	{name: "listen", arg: "ADDR|off", usage: "where people reach the per-user collector; off starts and joins none", def: "127.0.0.1:8787",
 		apply: func(c *config, v string) (err error) { c.Listen, err = parseListen(v); return }},
 	{name: "adapter", arg: "NAME", usage: "the adapter to use, where the command does not tell (see aep-wrap adapters)",
@@ -366,6 +366,13 @@ func parseToken(v string) (string, error) {
 		if r <= ' ' || r > '~' {
 			return "", errors.New("want a token of visible ASCII characters, without spaces")
 		}
+	}
+	return v, nil
+}
+
+func parseDir(v string) (string, error) {
+	if strings.TrimSpace(v) == "" {
+		return "", errors.New("want a directory, such as ~/.aep/logs")
 	}
 	return v, nil
 }

@@ -31,11 +31,12 @@ func findPaths(getenv func(string) string) paths {
 	home := getenv("HOME")
 	if filepath.IsAbs(home) {
 		p := paths{home: home, aep: filepath.Join(home, ".aep")}
-		err := os.MkdirAll(p.aep, 0o700)
+		// Somebody else's, as of the user behind a sudo, is left alone.
+		err := privateDir(p.aep)
 		if err == nil {
 			return p
 		}
-		if fi, there := os.Stat(p.aep); there == nil && fi.IsDir() {
+		if fi, there := os.Stat(p.aep); there == nil && fi.IsDir() && !errors.Is(err, errForeign) {
 			return p // it can be read: what cannot be written says so itself
 		}
 		p.fallBack(fmt.Sprintf("cannot make %s (%v)", filepath.Join(home, ".aep"), reason(err)))
@@ -121,6 +122,10 @@ func (p paths) collectorSocket(getenv func(string) string) string {
 	return filepath.Join(p.socketDir(getenv, name), name)
 }
 
+// errForeign is another user's directory: what we wrote there would be in
+// their way.
+var errForeign = errors.New("belongs to user")
+
 // privateDir makes dir readable by its user alone, and refuses one that is
 // somebody else's: whoever owns the directory owns the sockets in it.
 func privateDir(dir string) error {
@@ -136,7 +141,7 @@ func privateDir(dir string) error {
 	case !fi.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	case ok && int(st.Uid) != os.Getuid():
-		return fmt.Errorf("%s belongs to user %d", dir, st.Uid)
+		return fmt.Errorf("%s %w %d", dir, errForeign, st.Uid)
 	case fi.Mode().Perm()&0o077 != 0:
 		return os.Chmod(dir, 0o700)
 	}
