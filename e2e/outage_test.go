@@ -231,13 +231,15 @@ func inOrder(t *testing.T, name string, events []event.Event) (counted int) {
 		}
 		ids[e.ID] = true
 		if i > 0 && !last.Less(e.Position()) {
-			t.Errorf("%s: %v stands after %v", name, e.Position(), last)
+			t.Errorf("%s: %v stands after %v, at line %d of %d", name, e.Position(), last, i+1, len(events))
+			return counted
 		}
 		last = e.Position()
 		if e.Type == "x.outage.count.up" {
 			data, _ := event.ParseObject(e.Data)
 			if n := fmt.Sprint(data["n"]); n != strconv.Itoa(counted) {
-				t.Fatalf("%s: %s stands where %d should", name, n, counted)
+				t.Errorf("%s: %s stands where %d should, at line %d of %d", name, n, counted, i+1, len(events))
+				return counted
 			}
 			counted++
 		}
@@ -315,7 +317,16 @@ func TestOutage(t *testing.T) {
 	for name, events := range logs {
 		inOrder(t, "the sink's "+name, sunk[name])
 		if got := sunk[name]; !slices.EqualFunc(got, events, func(a, b event.Event) bool { return a.ID == b.ID && bytes.Equal(a.Data, b.Data) }) {
-			t.Errorf("of %s the sink has %d events and the log %d", name, len(got), len(events))
+			have := map[string]bool{}
+			for _, e := range got {
+				have[e.ID] = true
+			}
+			missing := slices.DeleteFunc(slices.Clone(events), func(e event.Event) bool { return have[e.ID] })
+			first := event.Position{Seq: -1}
+			if len(missing) > 0 {
+				first = missing[0].Position()
+			}
+			t.Errorf("of %s the sink has %d events and the log %d; %d are missing, the first at %v", name, len(got), len(events), len(missing), first)
 		}
 	}
 	if len(sunk) != len(logs) {

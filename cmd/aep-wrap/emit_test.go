@@ -365,7 +365,7 @@ func TestCollectorMoods(t *testing.T) {
 		"absent":         {says: "refused"},
 		"500":            {says: "500"},
 		"hangs up":       {says: "EOF|reset|hung up|closed"},
-		"garbage":        {says: "malformed|EOF|reset"},
+		"garbage":        {says: "malformed|EOF|reset|not HTTP"},
 		"newer":          {says: "it speaks AEP \"9.1, 9.0\" and not 0.1"},
 		"hang":           {says: "in time|answer", delay: flushTime},
 	} {

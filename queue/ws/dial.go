@@ -249,7 +249,10 @@ func plain(err error) string {
 		if u.Timeout() {
 			return "no answer in time"
 		}
-		return u.Err.Error()
+		err = u.Err
+	}
+	if strings.Contains(err.Error(), "readLoopPeekFailLocked") { // net/http's word for bytes that nobody asked for
+		return "it answered with something that is not HTTP"
 	}
 	return err.Error()
 }
