@@ -241,7 +241,9 @@ func (t *Table) place(in *In, d *event.Draft, typ string) {
 	}
 	root := In{Moment: in.Moment, at: in.Moment.Payload}
 	if d.Session = root.str(t.session); d.Session == "" {
-		if d.Session = in.Moment.Session; d.Session == "" {
+		// A hook that was cut off before it wrote says nothing: also not that
+		// its session has no name.
+		if d.Session = in.Moment.Session; d.Session == "" && in.Moment.Payload != nil {
 			d.Session = t.v.NoSession
 		}
 	}

@@ -153,6 +153,9 @@ func TestIdentity(t *testing.T) {
 	if d := tab.Map(adapters.Moment{Name: "x", Payload: payload(t, `{}`)})[0]; d.Session != "unknown" {
 		t.Errorf("%+v", d.Header)
 	}
+	if d := tab.Map(adapters.Moment{Name: "tool"})[0]; d.Session != "" {
+		t.Errorf("a moment without a payload makes a session: %+v", d.Header)
+	}
 	for in, want := range map[string]time.Time{
 		`{"t":1795986540193}`:   time.UnixMilli(1795986540193),
 		`{"t":1.5}`:             {},
