@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -226,7 +227,7 @@ func startTerminal(p *Process) (err error) {
 	case err == nil && kind == msgFailed:
 		return launchError(s.name(), s.Path, syscall.Errno(getInt(body)))
 	default:
-		return fmt.Errorf("the shim that starts the agent failed: message %q: %v", kind, err)
+		return fmt.Errorf("the shim that starts the agent failed: message %q: %w", kind, err)
 	}
 	_ = t.shim.conn.SetReadDeadline(time.Time{})
 	if s.TeeStdout != nil {
@@ -368,23 +369,34 @@ func (t *terminal) typeAhead(lines []byte, slave int) {
 	if err != nil {
 		return
 	}
+	var begun []byte
 	if n, err := unix.IoctlGetInt(t.in, inputQueued); err == nil && n > 0 && echoing.Lflag&unix.ECHO != 0 {
-		begun := make([]byte, min(n, typedMost))
+		begun = make([]byte, min(n, typedMost))
 		data := waitFD{fd: t.in, read: true}
 		if waitFDs(0, &data) == nil && data.ready {
 			n, _ := unix.Read(t.in, begun)
-			lines = append(lines, begun[:max(n, 0)]...)
+			begun = begun[:max(n, 0)]
+		} else {
+			begun = nil
 		}
 	}
-	if len(lines) == 0 {
+	if len(lines)+len(begun) == 0 {
 		return
 	}
 	silent := *echoing
 	silent.Lflag &^= unix.ECHO | unix.ECHONL
 	_ = unix.IoctlSetTermios(slave, setTermios, &silent)
-	_, _ = unix.Write(t.master, lines)
-	// Looking for input makes the kernel take in what was written.
+	_, _ = unix.Write(t.master, append(lines, begun...))
+	// The kernel takes in later what was written, with the settings of then.
+	// Looking for input hurries it where there is none yet; whole lines count
+	// as input, without the ends.
 	_ = waitFDs(0, &waitFD{fd: slave, read: true})
+	whole := len(lines) - bytes.Count(lines, []byte{echoing.Cc[unix.VEOF]})
+	for late := time.Now().Add(time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
+		if n, err := unix.IoctlGetInt(slave, inputQueued); err != nil || n >= whole {
+			break
+		}
+	}
 	_ = unix.IoctlSetTermios(slave, setTermios, echoing)
 }
 

@@ -33,7 +33,7 @@ func (s *server) dial(query string, header http.Header) *peer {
 }
 
 func (s *server) tryDial(query string, header http.Header) (*peer, *http.Response, error) {
-	ws, resp, err := websocket.Dial(s.t.Context(), s.base+"/socket?"+query, &websocket.DialOptions{HTTPClient: s.http, HTTPHeader: header}) //nolint:bodyclose // Dial closes it
+	ws, resp, err := websocket.Dial(s.t.Context(), s.base+"/socket?"+query, &websocket.DialOptions{HTTPClient: s.http, HTTPHeader: header})
 	if err != nil {
 		return nil, resp, err
 	}
@@ -555,7 +555,7 @@ func TestSocketTokens(t *testing.T) {
 		{"", head("Authorization", "Bearer e"), 101},
 	} {
 		opts := &websocket.DialOptions{HTTPClient: s.http, HTTPHeader: c.header, Host: c.header.Get("Host")}
-		ws, resp, err := websocket.Dial(t.Context(), s.base+"/socket?"+c.query, opts) //nolint:bodyclose // Dial closes it
+		ws, resp, err := websocket.Dial(t.Context(), s.base+"/socket?"+c.query, opts)
 		if resp == nil || resp.StatusCode != c.status {
 			t.Errorf("%q %v: %v %v, want %d", c.query, c.header, resp, err, c.status)
 		}

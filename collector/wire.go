@@ -50,9 +50,6 @@ func (w *wire) expire() {
 	_ = w.SetWriteDeadline(time.Now().Add(lastMoment))
 }
 
-// frameHeader is the most bytes that stand before a payload of ours.
-const frameHeader = 10
-
 // appendText appends a text frame (RFC 6455 §5.2), unmasked as a server's are.
 func appendText(dst, payload []byte) []byte {
 	dst = append(dst, 0x81)

@@ -191,10 +191,17 @@ func TestParseJSONLinear(t *testing.T) {
 				}
 				return best
 			}
-			a, b := cost(shape(small)), cost(shape(times*small))
-			t.Logf("%d KB %v, %d KB %v", small>>10, a, times*small>>10, b)
-			if b > 8*times*max(a, time.Millisecond/4) {
-				t.Errorf("%d times the size took %v instead of %v", times, b, a)
+			// A busy machine may be slow once, not each time.
+			for try := 1; ; try++ {
+				a, b := cost(shape(small)), cost(shape(times*small))
+				t.Logf("%d KB %v, %d KB %v", small>>10, a, times*small>>10, b)
+				if b <= 8*times*max(a, time.Millisecond/4) {
+					break
+				}
+				if try == 4 {
+					t.Errorf("%d times the size took %v instead of %v", times, b, a)
+					break
+				}
 			}
 		})
 	}
