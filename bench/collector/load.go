@@ -82,7 +82,7 @@ func (w *wire) post(body []byte) error {
 	if _, err := w.Write(w.b); err != nil {
 		return err
 	}
-	resp, err := http.ReadResponse(w.r, nil) //nolint:bodyclose // the connection is closed
+	resp, err := http.ReadResponse(w.r, nil)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (t *target) stream(query url.Values) (*wire, *http.Response, error) {
 		w.Close()
 		return nil, nil, err
 	}
-	resp, err := http.ReadResponse(w.r, nil) //nolint:bodyclose // the connection is closed
+	resp, err := http.ReadResponse(w.r, nil)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 		err = fmt.Errorf("GET /stream answered %s: %s", resp.Status, text)
@@ -298,7 +298,7 @@ func fanOut(t *target) ([]figure, error) {
 		if i%2 == 1 {
 			of = t.session("nobody")
 		}
-		w, resp, err := t.stream(filter(of)) //nolint:bodyclose // the connection is closed
+		w, resp, err := t.stream(filter(of))
 		if err != nil {
 			return nil, err
 		}
