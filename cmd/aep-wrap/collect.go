@@ -57,6 +57,9 @@ it.`,
 			if a.cfg.Listen == off {
 				return usageError("--listen off: the collector needs an address, such as 127.0.0.1:8787")
 			}
+			if o.idle < 0 {
+				return usageError("--idle-exit %v: want a time such as 10m, or 0 for never", o.idle)
+			}
 			err := a.collect(cmd.Context(), o)
 			if o.background && errors.Is(err, errLocked) {
 				return nil // of several that start at once one wins

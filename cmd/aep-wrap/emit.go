@@ -193,7 +193,10 @@ func (s *sink) word() string {
 	if word == "" || st.State == ws.Connected {
 		return "the collector did not take them in time"
 	}
-	return "collector " + strings.TrimPrefix(word, "collector ")
+	if strings.HasPrefix(word, "collector ") { // it names the address itself
+		return word
+	}
+	return "from the collector: " + word
 }
 
 // lost says what will never arrive, "" where that is nothing.

@@ -44,6 +44,7 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 	root.SetErr(a.Stderr)
 	root.SetIn(a.Stdin)
 	addSettings(root.PersistentFlags())
+	completeSettings(root)
 	root.Flags().SetInterspersed(false)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
@@ -73,6 +74,29 @@ func usageOf(cmd *cobra.Command) {
 	}
 }
 
+// completeSettings completes the values of flags that know them.
+func completeSettings(root *cobra.Command) {
+	levels := []string{"none", "metadata", "redacted", "full"}
+	words := map[string]func() []string{
+		"capture": func() []string { return levels },
+		"capture-for": func() (out []string) {
+			for _, c := range captureCategories {
+				for _, l := range levels {
+					out = append(out, c+"="+l)
+				}
+			}
+			return out
+		},
+		"adapter": adapterNames,
+		"listen":  func() []string { return []string{off, "127.0.0.1:8787"} },
+	}
+	for name, of := range words {
+		_ = root.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return of(), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+}
+
 // configure reads the configuration for a command about to run. Off is off,
 // whatever else is wrong.
 func (a *app) configure(cmd *cobra.Command) error {
@@ -98,6 +122,9 @@ func (a *app) configure(cmd *cobra.Command) error {
 // execute runs the command line and gives the exit code.
 func execute(a *app, args []string) int {
 	root := newRootCmd(a)
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	root.SetArgs(args)
 	err := root.Execute()
 	if out, ok := a.Stdout.(*output); ok && err == nil && out.err != nil {

@@ -47,7 +47,7 @@ and kept in ~/.aep/token, readable by you alone.`,
 	show.Flags().BoolVar(&asURL, "url", false, "print the page's address with the token in its fragment")
 	rotate := &cobra.Command{
 		Use:   "rotate",
-		Short: "Make a new token; the old one is refused from then on",
+		Short: "Make a new token; the old one is refused within seconds",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := privateDir(a.paths.aep); err != nil {

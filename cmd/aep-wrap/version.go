@@ -59,15 +59,20 @@ func newVersionCmd(a *app) *cobra.Command {
 			if cmd.Flag("json").Changed {
 				return json.NewEncoder(a.Stdout).Encode(b)
 			}
-			revision := ""
-			if b.Revision != "" {
-				revision = " " + b.Revision[:min(12, len(b.Revision))]
-				if b.Modified {
-					revision += "+changes"
-				}
-			}
-			_, err := fmt.Fprintf(a.Stdout, "aep-wrap %s%s (AEP %s, %s, %s)\n", b.Version, revision, b.AEP, b.Go, b.Platform)
+			_, err := fmt.Fprintln(a.Stdout, b)
 			return err
 		},
 	}
+}
+
+// String is the build on one line.
+func (b buildInfo) String() string {
+	revision := ""
+	if b.Revision != "" {
+		revision = " " + b.Revision[:min(12, len(b.Revision))]
+		if b.Modified {
+			revision += "+changes"
+		}
+	}
+	return fmt.Sprintf("aep-wrap %s%s (AEP %s, %s, %s)", b.Version, revision, b.AEP, b.Go, b.Platform)
 }
