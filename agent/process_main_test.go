@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 2 && os.Args[1] == "@play":
 		os.Exit(playMain(os.Args[2:]))
 	}
+	// With the race detector each process would sleep for a second at its end.
+	if os.Getenv("GORACE") == "" {
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
+	}
 	os.Exit(m.Run())
 }
 

@@ -89,6 +89,7 @@ func TestDirect(t *testing.T) {
 		{"a child that outlives it", `$BIN @wrap sh -c '(sleep 0.3; echo late) & echo early'`, "early\nlate\n", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			out, status := sh(t, c.script)
 			if out != c.out || status != c.status {
 				t.Errorf("%q, exit %d; want %q, exit %d", out, status, c.out, c.status)

@@ -202,15 +202,6 @@ func (s *screen) waitRaw(want bool) {
 	eventually(s.t, fmt.Sprintf("the terminal raw: %v", want), func() bool { return isRaw(s.settings()) == want })
 }
 
-// waitEdited waits for the settings of a command, or of a shell that edits.
-func (s *screen) waitEdited(want bool) {
-	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("a shell edits: %v", want), func() bool {
-		t := s.settings()
-		return (t.Lflag&unix.ICANON == 0 && t.Lflag&unix.ISIG != 0) == want
-	})
-}
-
 // status waits for the command's end, as a shell would tell it.
 func (s *screen) status() int {
 	s.t.Helper()
@@ -378,6 +369,7 @@ func TestTerminalExit(t *testing.T) {
 		{"last words", "printf 'last words'", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := newScreen(t)
 			before := s.settings()
 			s.cmd = exec.Command(testBinary(t), "@wrap", "sh", "-c", c.script)
@@ -560,7 +552,7 @@ func TestSuspend(t *testing.T) {
 func TestSettingsOfTheFirstForeground(t *testing.T) {
 	// Starts body in the background while the shell edits, and calls fg when
 	// it runs. At is what it prints after "a2:", of its own terminal.
-	run := func(t *testing.T, wrap, body string, fg func(s *screen, goOn func())) (at string) {
+	run := func(t *testing.T, wrap, body string, fg func(s *screen)) (at string) {
 		dir := t.TempDir()
 		exists := func(name string) bool {
 			_, err := os.Stat(filepath.Join(dir, name))
@@ -568,19 +560,17 @@ func TestSettingsOfTheFirstForeground(t *testing.T) {
 		}
 		s := shell(t)
 		s.send("cd " + dir + "; (until test -e edits; do sleep 0.02; done; exec " + wrap + " sh -c '" + body + "') &\n")
+		s.expectRE(`\[1\] \d+`)
 		editing := func() bool { t := s.settings(); return t.Lflag&unix.ICANON == 0 && t.Lflag&unix.ISIG != 0 }
 		eventually(t, "the shell edits", editing)
-		touch := func(name string) {
-			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if err := os.WriteFile(filepath.Join(dir, "edits"), nil, 0o600); err != nil {
+			t.Fatal(err)
 		}
-		touch("edits")
 		eventually(t, "the agent's start", func() bool { return exists("runs") })
 		if !editing() {
 			t.Error("the shell does not edit")
 		}
-		fg(s, func() { touch("on") })
+		fg(s)
 		return s.expectRE(`a2:(\S+)`)[1]
 	}
 	group := func(s *screen) (n int) {
@@ -593,7 +583,7 @@ func TestSettingsOfTheFirstForeground(t *testing.T) {
 		}
 		return n
 	}
-	stopped := func(s *screen, goOn func()) {
+	stopped := func(s *screen) {
 		eventually(s.t, "a stop by reading from the background", func() bool {
 			s.send("jobs\n")
 			time.Sleep(settle)
@@ -604,20 +594,14 @@ func TestSettingsOfTheFirstForeground(t *testing.T) {
 		eventually(s.t, "the foreground", func() bool { return group(s) != own })
 		s.send("word\n")
 	}
-	running := func(s *screen, goOn func()) {
-		own := group(s)
-		s.send("fg\n")
-		eventually(s.t, "the foreground", func() bool { return group(s) != own })
-		s.waitEdited(false)
-		time.Sleep(2 * settle) // nobody tells a wrapper of that: it looks now and then
-		goOn()
-	}
+	running := func(s *screen) { s.send("fg\n") } // of which nobody tells a wrapper
+	const inForeground = "until test $(ps -o tpgid= -p $$) -eq $(ps -o pgid= -p $$); do sleep 0.02; done; "
 	for _, c := range []struct {
 		name, body string
-		fg         func(*screen, func())
+		fg         func(*screen)
 	}{
 		{"stopped", ": >runs; read x; echo a$((1+1)):$(stty -g)", stopped},
-		{"running", ": >runs; until test -e on; do sleep 0.02; done; sleep 0.3; echo a$((1+1)):$(stty -g)", running},
+		{"running", ": >runs; " + inForeground + "echo a$((1+1)):$(stty -g)", running},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bare := run(t, "", c.body, c.fg)
@@ -627,14 +611,14 @@ func TestSettingsOfTheFirstForeground(t *testing.T) {
 		})
 	}
 	t.Run("but what it has set itself stays", func(t *testing.T) {
-		body := `trap "" TTOU; stty intr ^X -echo; stty -g >set; : >runs; until test -e on; do sleep 0.02; done; sleep 0.3; test $(stty -g) = $(cat set) && echo a$((1+1)):kept || echo a$((1+1)):lost`
+		body := `trap "" TTOU; stty intr ^X -echo; stty -g >set; : >runs; ` + inForeground + `test $(stty -g) = $(cat set) && echo a$((1+1)):kept || echo a$((1+1)):lost`
 		if got := run(t, "$BIN @wrap", body, running); got != "kept" {
 			t.Error("they are lost")
 		}
 	})
 	t.Run("keys", func(t *testing.T) {
-		run(t, "$BIN @wrap", ": >runs; cat; echo a$((1+1)):its-end", func(s *screen, goOn func()) {
-			stopped(s, goOn)
+		run(t, "$BIN @wrap", ": >runs; cat; echo a$((1+1)):its-end", func(s *screen) {
+			stopped(s)
 			s.expect("word\r\nword\r\n") // echoed, and by cat
 			s.send("\x04")
 		})
@@ -673,6 +657,7 @@ func TestTypedAhead(t *testing.T) {
 	} {
 		for _, command := range [][]string{{"cat"}, {testBinary(t), "@wrap", "cat"}} {
 			t.Run(fmt.Sprintf("%s, wrapped: %v", c.name, len(command) > 1), func(t *testing.T) {
+				t.Parallel()
 				s := newScreen(t)
 				s.send(c.early)
 				s.cmd = exec.Command(command[0], command[1:]...)

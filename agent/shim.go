@@ -65,8 +65,10 @@ func startShim(files []uintptr, at []int, sys *syscall.SysProcAttr) (pid int, er
 
 func shimEnv() []string {
 	env := []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}
-	if dir, ok := os.LookupEnv("GOCOVERDIR"); ok {
-		env = append(env, "GOCOVERDIR="+dir)
+	for _, name := range []string{"GOCOVERDIR", "GORACE"} { // of a binary that is tested
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
 	}
 	return env
 }
