@@ -87,7 +87,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	home := t.TempDir()
 	w := &world{t: t, home: home, logs: filepath.Join(home, ".aep", "logs")}
-	w.env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "AEP_LISTEN=off", "TERM=dumb"}
+	w.env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "AEP_LISTEN=off", "TERM=dumb", noSleep}
 	return w
 }
 
