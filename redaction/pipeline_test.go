@@ -227,7 +227,7 @@ func TestLinear(t *testing.T) {
 		}
 		// What grows by the square takes 64 times as long for eight times the
 		// text. A busy machine may be slow once, not each time.
-		const n = 16 << 10
+		const n = 32 << 10
 		var small, large time.Duration
 		for range 4 {
 			small, large = time1(n), time1(8*n)
