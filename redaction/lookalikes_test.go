@@ -212,9 +212,9 @@ seed=42
 seed: 1234
 sid: 12
 id-token: write
-PWD=/work/main
+PWD=/srv/app
 OLDPWD=/tmp
-pwd: /work/main
+pwd: /srv/app
 SSH_AUTH_SOCK=/tmp/ssh-XXXX/agent.1
 XDG_SESSION_ID=3
 GOOGLE_APPLICATION_CREDENTIALS=/etc/gcp/sa.json
@@ -395,7 +395,7 @@ ps -u root
 grep -rn password src
 git log --author=jane
 git config user.name jane
-npm config set registry https://registry.npmjs.org/
+npm config set registry https://registry.example.com/
 aws configure list
 vault kv get secret/db
 gh secret list

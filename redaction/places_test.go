@@ -188,7 +188,7 @@ var places = []struct {
 	{"properties colon", "db.password: §\nport: 80", "wv"},
 	{"netrc", "machine h.test login bob password §", "wv"},
 	{"netrc lines", "machine h.test\n  login bob\n  password §\n", "wv"},
-	{"npmrc", "//registry.npmjs.org/:_authToken=§\nalways-auth=true", "wv"},
+	{"npmrc", "//registry.example.com/:_authToken=§\nalways-auth=true", "wv"},
 	{"npmrc auth", "//r.test/:_auth=§", "wv"},
 	{"npmrc password", "//r.test/:_password=\"§\"", "wv"},
 	{"yarnrc", "npmAuthToken: \"§\"\nnodeLinker: pnp", "wbv"},

@@ -819,13 +819,17 @@ func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
 }
 
 // Captures reads moments from the runtime's captures, where they are at hand
-// ($AEP_CAPTURES, or ../shared/captures beside the repository): files of one
-// payload, or of one a line. Elsewhere there are none.
+// ($AEP_CAPTURES, or a captures directory beside the protocol's corpus): files
+// of one payload, or of one a line. Elsewhere there are none.
 func Captures(t testing.TB, c adapters.Channel, pattern ...string) (ms []adapters.Moment) {
 	t.Helper()
 	dir := os.Getenv("AEP_CAPTURES")
 	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "captures")
+		corpus := os.Getenv("AEP_CONFORMANCE")
+		if corpus == "" {
+			corpus = filepath.Join("..", "..", "..", "shared", "conformance")
+		}
+		dir = filepath.Join(filepath.Dir(corpus), "captures")
 	}
 	files, _ := filepath.Glob(filepath.Join(append([]string{dir}, pattern...)...))
 	for _, f := range files {
