@@ -54,6 +54,13 @@ func (l *Lines) Close(lost uint64) {
 	}
 }
 
+// pipeQuiet is how long a pipe must have had nothing before it counts as read
+// empty, pipeLast how long it is read at most once its agent has ended.
+const (
+	pipeQuiet = 50 * time.Millisecond
+	pipeLast  = 2 * time.Second
+)
+
 // ReadPipe copies from a pipe whose writing end the agent has, until its end.
 // A descendant may keep that end open for ever: after stop the pipe is read
 // empty and no longer waited for.
@@ -61,17 +68,41 @@ func (l *Lines) ReadPipe(f *os.File, stop <-chan struct{}) {
 	defer f.Close()
 	over := make(chan struct{})
 	defer close(over)
-	go func() {
+	go func() { // a read that waits already
 		select {
 		case <-stop:
-			f.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+			f.SetReadDeadline(time.Now().Add(pipeQuiet))
 		case <-over:
 		}
 	}()
-	if _, err := io.Copy(l, f); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		l.road.cfg.Log.Debug("events pipe", "err", err)
+	defer l.Close(0)
+	buf := make([]byte, 64<<10)
+	var last time.Time
+	for {
+		// Taking in what was read may have lasted beyond any deadline: what is
+		// in the pipe by now is read all the same.
+		select {
+		case <-stop:
+			now := time.Now()
+			if last.IsZero() {
+				last = now.Add(pipeLast)
+			}
+			if now.After(last) {
+				return
+			}
+			f.SetReadDeadline(now.Add(pipeQuiet))
+		default:
+		}
+		n, err := f.Read(buf)
+		_, _ = l.Write(buf[:n]) // never fails
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			l.road.cfg.Log.Debug("events pipe", "err", err)
+		}
+		return
 	}
-	l.Close(0)
 }
 
 // cutter cuts bytes into lines without their ends and the white space around

@@ -446,6 +446,34 @@ func TestRoadManySessions(t *testing.T) {
 	}
 }
 
+// What the agent wrote before it ended is read, however slowly it is taken in.
+func TestLinesPipeSlow(t *testing.T) {
+	r, _, _ := newTestRoad(t, t.TempDir())
+	defer exit(t, r)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close() // a descendant that keeps it
+	l := r.NewLines(adapters.Drafts, "s")
+	got := 0
+	l.cut.tell = func([]byte) { got++; time.Sleep(100 * time.Microsecond) }
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { l.ReadPipe(read, stop); close(done) }()
+	const lines = 2000
+	line := `{"pad":"` + strings.Repeat("x", 90) + "\"}\n"
+	for range lines {
+		if _, err := write.WriteString(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	<-done
+	if got != lines {
+		t.Errorf("%d of %d lines were taken in", got, lines)
+	}
+}
+
 func TestLinesPipe(t *testing.T) {
 	dir := t.TempDir()
 	r, _, _ := newTestRoad(t, dir)
