@@ -137,8 +137,14 @@ func (o *outage) start(env []string, args ...string) *process {
 
 func (o *outage) url() string { return "http://" + o.addr }
 
+// startCollector starts one that can hold the whole backlog. With less, a sink
+// that a busy machine leaves behind by more than the buffer has lost the
+// difference until the logs are read again: a limit that is stated, and not
+// what this test is about.
 func (o *outage) startCollector() {
-	o.collector = o.start(nil, "collect", "--listen", o.addr, "--log-dir", o.logs)
+	hold := strconv.Itoa(*outageBacklog + 10_000)
+	o.collector = o.start(nil, "collect", "--listen", o.addr, "--log-dir", o.logs,
+		"--limit-session-events", hold, "--limit-session-bytes", strconv.Itoa(256<<20), "--limit-held-bytes", strconv.Itoa(512<<20))
 }
 
 func (o *outage) startSink() {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Conformance gives the corpus's directory: $AEP_CONFORMANCE, or
-// ../shared/conformance beside the repository. It skips the test where neither
+// Conformance gives the corpus's directory: $AEP_CONFORMANCE, or the default
+// that ./test names. It skips the test where neither
 // is there, and fails it where AEP_CONFORMANCE names a directory that is not.
 func Conformance(t testing.TB) string {
 	t.Helper()
