@@ -298,7 +298,7 @@ func TestManySessionsAndFilters(t *testing.T) {
 	}
 	em.ws.Close(websocket.StatusNormalClosure, "")
 	for i := 0; s.claims.count() > 0; i++ {
-		if i == 100 {
+		if i == 2000 {
 			t.Fatal("claims are left")
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -61,7 +61,7 @@ func TestOurEmitter(t *testing.T) {
 		want = append(want, line)
 		feed.Offer(itemOf(t, line))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := e.Flush(ctx); err != nil {
 		t.Fatal(err)

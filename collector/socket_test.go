@@ -75,7 +75,7 @@ func (p *peer) say(frames ...string) {
 }
 
 func (p *peer) raw() (string, error) {
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	_, raw, err := p.ws.Read(ctx)
 	return string(raw), err
@@ -832,7 +832,7 @@ func TestASocketThatOnlyAsks(t *testing.T) {
 	s := serve(t, Config{Limits: Limits{Stall: 500 * time.Millisecond}})
 	p := s.hello("consumer")
 	ping := `{"type":"ping","t":"` + strings.Repeat("x", 900) + `"}`
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sent := 0
 	for ; sent < 1_000_000; sent++ {
