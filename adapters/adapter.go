@@ -40,6 +40,10 @@ type Moment struct {
 	// that an answer may come from afar: a request in it is answerable through
 	// us (respond_via control), otherwise only in the runtime's own screen.
 	Held bool
+
+	// Gated says that it is held because the operator gates this tool: the
+	// runtime itself would have asked nobody, so Map adds the request.
+	Gated bool
 }
 
 // Adapter says all that is peculiar to one runtime. Its functions are pure:
@@ -68,13 +72,23 @@ type Adapter struct {
 	// Transcript. Nil for a runtime that keeps none.
 	Logs func(Moment) []LogFile
 
+	// Asks says whether the runtime waits in this moment for a decision that
+	// may come from afar, and how. Nil for one that never does.
+	Asks func(Moment) Ask
+
 	// Reply is what a held hook hears back for an answer; nil is "no
 	// decision", on which the runtime asks in its own way.
 	Reply func(Moment, Answer) []byte
 
-	// Accepts are the command types that Act can carry out for this runtime,
-	// beyond those the wrapper does for any process.
-	Accepts []string
+	// Instruct is what a hook hears back that hands the model a text on its
+	// way; nil for a moment in which the runtime reads none. The part is nil
+	// for a runtime that never does.
+	Instruct func(m Moment, text string) []byte
+
+	// Cancel gives the runtime's own means of ending a run, gentlest first:
+	// each is tried until the run is seen to end. Signals for any process
+	// follow by themselves. Nil where there are no own ones.
+	Cancel func(Target) []Act
 }
 
 // LogFile is a session log of the runtime's own, one JSON object a line.
@@ -115,6 +129,36 @@ type Answer struct {
 	Values map[string]any
 }
 
+// Ask is how a runtime waits for a decision. The zero value: it does not.
+type Ask struct {
+	Held bool   // its hook waits for us
+	Both bool   // its own dialog can be answered meanwhile: a long hold takes nothing from anybody
+	Gate string // the tool's name, where nobody is asked unless the operator gates it (--gate)
+}
+
+// Target is what a cancel is about.
+type Target struct {
+	Session string // the runtime's own id of the session
+	Run     string
+	TTY     bool // the runtime has its screen in our terminal
+}
+
+// Act is one means: exactly one of its first three fields is set.
+type Act struct {
+	Keys    string   // typed into the runtime's terminal
+	Signal  string   // sent to its process: "INT"
+	Request *Request // sent to its server
+
+	Patience time.Duration // how long the next means waits for this one's effect
+}
+
+// Request is an HTTP request to a runtime's own server.
+type Request struct {
+	Method string
+	Path   string // with its query, below the server's base URL
+	Body   []byte // JSON; nil is none
+}
+
 // Launching is the optional part of an adapter that starts its runtime.
 type Launching struct {
 	// Detect says whether this command line starts the runtime (also by an
@@ -134,6 +178,12 @@ type Launch struct {
 	Dir  string   // the working directory, absolute
 	Home string   // the user's home, "" when unknown
 	TTY  bool     // stdin and stdout are terminals
+
+	// What the operator allows others to do in this launch.
+	Hold time.Duration // how long a hook may wait for an answer from afar; 0: nobody can answer, hooks must not wait
+	Both time.Duration // the same where the runtime's own dialog stays usable meanwhile (Ask.Both)
+	Gate []string      // tools that the operator gates, patterns with *; nil is none
+	Dual bool          // the operator wants the runtime's way in which both sides can answer, whatever it costs
 
 	// ReadFile reads a user's file (settings that must be merged). It is the
 	// only outside thing that Wire may ask for.

@@ -68,8 +68,7 @@ func TestValidate(t *testing.T) {
 		Vocabulary: func() []Term {
 			return []Term{{Channel: Hook, Native: "a", Emits: "run.started"}, {Channel: Hook, Native: "b", Note: "no"}, {Channel: Hook, Native: "c", Emits: "x.x-1.a.b"}}
 		},
-		Launch:  &Launching{Detect: func(Launch) bool { return false }, Wire: func(Launch, Endpoint) (Wiring, error) { return Wiring{}, nil }},
-		Accepts: []string{"control.cancel", "x.x-1.control.instruct"},
+		Launch: &Launching{Detect: func(Launch) bool { return false }, Wire: func(Launch, Endpoint) (Wiring, error) { return Wiring{}, nil }},
 	}
 	if err := Validate(good); err != nil {
 		t.Errorf("a good one: %v", err)
@@ -91,7 +90,7 @@ func TestValidate(t *testing.T) {
 		"names no native": func(a *Adapter) { a.Vocabulary = func() []Term { return []Term{{Emits: "run.started"}} } },
 		"needs both":      func(a *Adapter) { a.Launch = &Launching{} },
 		"Pinned is empty": func(a *Adapter) { a.Pinned = "" },
-		"is no command":   func(a *Adapter) { a.Accepts = []string{"run.started"} },
+		"need each other": func(a *Adapter) { a.Reply = func(Moment, Answer) []byte { return nil } },
 	} {
 		a := good
 		spoil(&a)

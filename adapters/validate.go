@@ -48,10 +48,8 @@ func Validate(a Adapter) error {
 			bad("Pinned is empty: say which version of the runtime the tables were checked against")
 		}
 	}
-	for _, c := range a.Accepts {
-		if event.ScopeOf(c) != event.CommandScope {
-			bad("Accepts names %q, which is no command type", c)
-		}
+	if (a.Asks == nil) != (a.Reply == nil) {
+		bad("Asks and Reply need each other: a question that cannot be answered, or an answer to none")
 	}
 	return errors.Join(errs...)
 }

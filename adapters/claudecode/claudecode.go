@@ -30,7 +30,11 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
-		Reply:      Reply,
+		Asks: hook.Asks(map[string]adapters.Ask{
+			"PermissionRequest": {Held: true, Both: true},
+			"Elicitation":       {Held: true},
+		}),
+		Reply: Reply,
 	}
 }
 

@@ -44,3 +44,13 @@ func Output(hookName string, members map[string]any) []byte {
 	members["hookEventName"] = hookName
 	return event.AppendValue(nil, map[string]any{"hookSpecificOutput": members})
 }
+
+// Asks says for each hook by its name how the runtime waits in it.
+func Asks(hooks map[string]adapters.Ask) func(adapters.Moment) adapters.Ask {
+	return func(m adapters.Moment) adapters.Ask {
+		if m.Channel != adapters.Hook {
+			return adapters.Ask{}
+		}
+		return hooks[m.Name]
+	}
+}

@@ -28,6 +28,7 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}}),
 		Reply:      Reply,
 	}
 }

@@ -56,7 +56,8 @@ type adapterJSON struct {
 	Command    []string   `json:"command,omitempty"`
 	Pinned     string     `json:"pinned,omitempty"`
 	Answers    bool       `json:"answers"`
-	Accepts    []string   `json:"accepts,omitempty"`
+	Cancels    bool       `json:"cancels"`
+	Instructs  bool       `json:"instructs"`
 	Vocabulary []termJSON `json:"vocabulary,omitempty"`
 }
 
@@ -76,7 +77,7 @@ type fieldJSON struct {
 }
 
 func toJSON(ad adapters.Adapter, whole bool) adapterJSON {
-	j := adapterJSON{Name: ad.Name, Title: ad.Title, Command: ad.Command, Pinned: ad.Pinned, Answers: ad.Reply != nil, Accepts: ad.Accepts}
+	j := adapterJSON{Name: ad.Name, Title: ad.Title, Command: ad.Command, Pinned: ad.Pinned, Answers: ad.Reply != nil, Cancels: ad.Cancel != nil, Instructs: ad.Instruct != nil}
 	if !whole {
 		return j
 	}
