@@ -139,6 +139,15 @@ func Permission(nameAt, input Path) Fact {
 	return f
 }
 
+// Gated is the row of a tool that is about to run: where the operator gates it,
+// the runtime asks nobody of itself, and the request comes beside what the row
+// tells.
+func Gated(nameAt, input Path, r Row) Row {
+	return Many(r, When(Is("gated", func(in *In) bool { return in.Moment.Gated }),
+		Emit("attention.requested", Permission(nameAt, input)).Note("where the operator gates the tool (--gate)"),
+		Nothing("the operator does not gate the tool")))
+}
+
 func gist(args any) string {
 	o, _ := args.(map[string]any)
 	for _, k := range gists {

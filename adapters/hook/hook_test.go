@@ -218,6 +218,69 @@ func TestDecision(t *testing.T) {
 }
 
 // A table that could leak or lie is refused when it is made.
+// A tool that the operator gates is asked for; any other is not.
+func TestGated(t *testing.T) {
+	tab := table(map[string]Row{"pre": Gated("tool", "in", Emit("tool.requested", Tool("tool", "call")))})
+	m := adapters.Moment{Channel: adapters.Hook, Name: "pre", Payload: payload(t, `{"tool":"Bash","call":"c","in":{"command":"ls"}}`), Held: true}
+	if ds := tab.Map(m); len(ds) != 1 || ds[0].Type != "tool.requested" {
+		t.Fatalf("%+v", ds)
+	}
+	m.Gated = true
+	ds := tab.Map(m)
+	if len(ds) != 2 || ds[1].Type != "attention.requested" {
+		t.Fatalf("%+v", ds)
+	}
+	if d := ds[1]; d.Subject != "Bash" || d.Link.Tool != "Bash" || d.Fields.Str("kind") != "permission" || !reflect.DeepEqual(d.Fields.Get("respond_via"), []any{"control"}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestAsks(t *testing.T) {
+	asks := Asks(map[string]adapters.Ask{"perm": {Held: true, Both: true}, "pre": {Gate: "tool.name"}})
+	for _, tt := range []struct {
+		m    adapters.Moment
+		want adapters.Ask
+	}{
+		{adapters.Moment{Channel: adapters.Hook, Name: "perm"}, adapters.Ask{Held: true, Both: true}},
+		{adapters.Moment{Channel: adapters.Stream, Name: "perm"}, adapters.Ask{}},
+		{adapters.Moment{Channel: adapters.Hook, Name: "stop"}, adapters.Ask{}},
+		{adapters.Moment{Channel: adapters.Hook, Name: "pre", Payload: payload(t, `{"tool":{"name":"Bash"}}`)}, adapters.Ask{Gate: "Bash"}},
+		{adapters.Moment{Channel: adapters.Hook, Name: "pre", Payload: payload(t, `{"tool":{"name":"a\nb"}}`)}, adapters.Ask{}},
+		{adapters.Moment{Channel: adapters.Hook, Name: "pre"}, adapters.Ask{}},
+	} {
+		if got := asks(tt.m); got != tt.want {
+			t.Errorf("%+v: %+v; want %+v", tt.m, got, tt.want)
+		}
+	}
+}
+
+func TestVerdictAndTold(t *testing.T) {
+	for _, tt := range []struct {
+		a    adapters.Answer
+		want string
+	}{
+		{adapters.Answer{Option: "allow"}, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow"}}`},
+		{adapters.Answer{Text: "not now"}, `{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"not now"}}`},
+		{adapters.Answer{Option: "maybe"}, ""}, {adapters.Answer{}, ""},
+	} {
+		if got := string(Verdict(tt.a)); got != tt.want {
+			t.Errorf("%+v: %s; want %s", tt.a, got, tt.want)
+		}
+	}
+	told := Told("Stop")
+	if got, want := string(told(adapters.Moment{Channel: adapters.Hook, Name: "Stop"}, "go on")), `{"hookSpecificOutput":{"additionalContext":"go on","hookEventName":"Stop"}}`; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	for _, m := range []adapters.Moment{{Channel: adapters.Hook, Name: "Start"}, {Channel: adapters.Stream, Name: "Stop"}} {
+		if got := told(m, "go on"); got != nil {
+			t.Errorf("%+v hears %s", m, got)
+		}
+	}
+	if got := told(adapters.Moment{Channel: adapters.Hook, Name: "Stop"}, ""); got != nil {
+		t.Errorf("no text is told as %s", got)
+	}
+}
+
 func TestBadTables(t *testing.T) {
 	for name, row := range map[string]func() Row{
 		"no such type":                 func() Row { return Emit("tool.exploded") },

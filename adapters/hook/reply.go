@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"slices"
 	"strings"
 
 	"aep-wrap/adapters"
@@ -45,12 +46,43 @@ func Output(hookName string, members map[string]any) []byte {
 	return event.AppendValue(nil, map[string]any{"hookSpecificOutput": members})
 }
 
-// Asks says for each hook by its name how the runtime waits in it.
+// Verdict is what a gated PreToolUse hears back, in the form that several
+// runtimes share; nil for an answer that is none.
+func Verdict(a adapters.Answer) []byte {
+	switch Chosen(a) {
+	case "allow":
+		return Output("PreToolUse", map[string]any{"permissionDecision": "allow"})
+	case "deny":
+		return Output("PreToolUse", map[string]any{"permissionDecision": "deny", "permissionDecisionReason": Reason(a)})
+	}
+	return nil
+}
+
+// Asks says for each hook by its name how the runtime waits in it. In this
+// table an Ask's Gate is the path at which the payload names the tool.
 func Asks(hooks map[string]adapters.Ask) func(adapters.Moment) adapters.Ask {
 	return func(m adapters.Moment) adapters.Ask {
 		if m.Channel != adapters.Hook {
 			return adapters.Ask{}
 		}
-		return hooks[m.Name]
+		ask := hooks[m.Name]
+		if ask.Gate != "" {
+			in := In{Moment: &m, at: m.Payload}
+			if ask.Gate = in.Str(ask.Gate); !name(ask.Gate) {
+				ask.Gate = ""
+			}
+		}
+		return ask
+	}
+}
+
+// Told hands the model a text in the hooks that are named, each by its output's
+// member additionalContext, in the form that several runtimes share.
+func Told(hooks ...string) func(adapters.Moment, string) []byte {
+	return func(m adapters.Moment, text string) []byte {
+		if m.Channel != adapters.Hook || text == "" || !slices.Contains(hooks, m.Name) {
+			return nil
+		}
+		return Output(m.Name, map[string]any{"additionalContext": text})
 	}
 }
