@@ -202,9 +202,9 @@ func startTerminal(p *Process) (err error) {
 	t.background = !t.foreground()
 	if !t.background {
 		ahead := t.typedLines()
-		t.uncook()
+		begun := t.uncook()
 		t.adopt()
-		t.typeAhead(ahead, fdOf(slave))
+		t.typeAhead(ahead, begun, fdOf(slave))
 	}
 	active.Store(t)
 	undo = append(undo, func() { active.CompareAndSwap(t, nil) })
@@ -287,23 +287,35 @@ func (t *terminal) resize() {
 
 // uncook makes the user's terminal raw. What it was before is what the user
 // gets back: the settings at hand now, which a shell may have changed while we
-// were stopped, unless they are still ours.
-func (t *terminal) uncook() {
+// were stopped, unless they are still ours. It gives the number of bytes that
+// stood on a line that was begun: the terminal has echoed those, and none that
+// come later.
+func (t *terminal) uncook() (begun int) {
 	t.mode.Lock()
 	defer t.mode.Unlock()
 	if t.mode.over {
-		return
+		return 0
 	}
 	now, err := unix.IoctlGetTermios(t.in, getTermios)
 	if err != nil {
-		return
+		return 0
 	}
 	if !t.mode.raw || *now != t.mode.ours {
 		t.mode.saved = *now
 	}
+	// A line that was begun can be counted only while lines do not matter, and
+	// is all of what waits only as long as there is an echo.
+	if half := *now; half.Lflag&unix.ICANON != 0 {
+		half.Lflag &^= unix.ICANON
+		half.Cc[unix.VMIN], half.Cc[unix.VTIME] = 1, 0
+		if unix.IoctlSetTermios(t.in, setTermios, &half) == nil {
+			begun, _ = unix.IoctlGetInt(t.in, inputQueued)
+		}
+	}
 	want := makeRaw(t.mode.saved)
 	if unix.IoctlSetTermios(t.in, setTermios, &want) != nil {
-		return
+		_ = unix.IoctlSetTermios(t.in, setTermios, &t.mode.saved)
+		return 0
 	}
 	t.mode.raw = true
 	t.mode.ours = want
@@ -311,6 +323,7 @@ func (t *terminal) uncook() {
 		t.mode.ours = *got // as the driver took it
 	}
 	_ = t.shim.send(msgModes, encodeModes(t.mode.saved, t.mode.ours))
+	return begun
 }
 
 // adopt gives the PTY the user's settings when the agent first gets the
@@ -361,16 +374,17 @@ func (t *terminal) typedLines() (b []byte) {
 	return b
 }
 
-// typeAhead hands the agent what was typed before we came: lines, and the
-// beginning of one. The user's terminal has echoed that, so the PTY does not.
-// It is called before the agent is there to change the PTY's settings too.
-func (t *terminal) typeAhead(lines []byte, slave int) {
+// typeAhead hands the agent what was typed before we came: lines, and the n
+// bytes that one was begun with. The user's terminal has echoed that, so the
+// PTY does not. It is called before the agent is there to change the PTY's
+// settings too.
+func (t *terminal) typeAhead(lines []byte, n, slave int) {
 	echoing, err := unix.IoctlGetTermios(slave, getTermios)
 	if err != nil {
 		return
 	}
 	var begun []byte
-	if n, err := unix.IoctlGetInt(t.in, inputQueued); err == nil && n > 0 && echoing.Lflag&unix.ECHO != 0 {
+	if n > 0 && echoing.Lflag&unix.ECHO != 0 {
 		begun = make([]byte, min(n, typedMost))
 		data := waitFD{fd: t.in, read: true}
 		if waitFDs(0, &data) == nil && data.ready {
