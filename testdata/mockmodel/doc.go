@@ -1,7 +1,9 @@
 // Package mockmodel is a model server for tests: it speaks enough of the
-// Anthropic Messages API (streamed and whole answers, token counting, errors)
-// for a real agent to hold a whole session with it, on loopback, with no
-// account and no network.
+// Anthropic Messages, OpenAI Chat Completions, OpenAI Responses and Gemini
+// generateContent APIs (streamed and whole answers, token counting, errors) for
+// a real agent to hold a whole session with it, on loopback, with no account
+// and no network. What it calls tools and their parameters is taken from what
+// the agent offers.
 //
 // What it says is scripted. A prompt that holds [[script:NAME]] picks the
 // script; the script's n-th turn is the answer to the n-th request that

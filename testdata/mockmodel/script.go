@@ -19,6 +19,7 @@ type Block struct {
 	Text  string
 	Tool  string
 	Input map[string]any
+	Ask   bool // the call shall need a permission, also where the agent has a sandbox
 }
 
 // scripts names each conversation that the server can hold. dir is the
@@ -44,7 +45,7 @@ var scripts = map[string]func(dir string) []Turn{
 	// A command that needs permission.
 	"bash1": func(dir string) []Turn {
 		return []Turn{
-			bash("touch "+filepath.Join(dir, "made.txt"), "make a file"),
+			asking(bash("touch "+filepath.Join(dir, "made.txt"), "make a file")),
 			say("The file is made."),
 		}
 	},
@@ -117,11 +118,19 @@ func Scripts() []string {
 	return names
 }
 
+// sideAnswer is what side requests hear: whatever members they ask for.
+const sideAnswer = `{"title":"A mock title","isNewTopic":true,"next_speaker":"user","reasoning":"none","summary":"A mock summary."}`
+
 func say(text string) Turn { return Turn{Blocks: []Block{{Text: text}}} }
 
 func bash(command, description string) Turn {
 	return Turn{Blocks: []Block{{Tool: "Bash", Input: map[string]any{
 		"command": command, "description": description}}}}
+}
+
+func asking(t Turn) Turn {
+	t.Blocks[0].Ask = true
+	return t
 }
 
 func question(text, header string, multi bool, labels ...string) map[string]any {
@@ -141,29 +150,29 @@ var echoTag = regexp.MustCompile(`\[\[echo:([^\]]+)\]\]`)
 // choose finds the turn that answers a request: the script is named by the
 // latest user message with a tag, the turn is the number of answers since.
 func choose(req request, dir string) (turn Turn, key []string) {
-	if len(req.Tools) == 0 {
+	if len(req.tools) == 0 {
 		// Side requests (titles, classifiers) carry no tools.
-		return say(`{"title":"A mock title","isNewTopic":true}`), []string{"side"}
+		return say(sideAnswer), []string{"side"}
 	}
-	for i := len(req.Messages) - 1; i >= 0; i-- {
-		m := req.Messages[i]
-		if m.Role != "user" {
+	for i := len(req.messages) - 1; i >= 0; i-- {
+		m := req.messages[i]
+		if m.role != "user" {
 			continue
 		}
-		text := m.Content.text()
+		text := m.text
 		tags := scriptTag.FindAllStringSubmatch(text, -1)
 		if tags == nil {
 			continue
 		}
 		name := tags[len(tags)-1][1]
 		n, prompts := 0, 0
-		for _, later := range req.Messages[i+1:] {
-			if later.Role == "assistant" {
+		for _, later := range req.messages[i+1:] {
+			if later.role == "assistant" {
 				n++
 			}
 		}
-		for _, earlier := range req.Messages[:i] {
-			if scriptTag.MatchString(earlier.Content.text()) {
+		for _, earlier := range req.messages[:i] {
+			if scriptTag.MatchString(earlier.text) {
 				prompts++
 			}
 		}

@@ -69,44 +69,26 @@ func (s *Server) tell() {
 	s.changed = make(chan struct{})
 }
 
-type request struct {
-	Model    string            `json:"model"`
-	Stream   bool              `json:"stream"`
-	Messages []message         `json:"messages"`
-	Tools    []json.RawMessage `json:"tools"`
+// dialect is a way of asking and of answering.
+type dialect struct {
+	read  func(body []byte, r *http.Request) (request, error)
+	write func(w *sender, req request, ps []piece, key []string)
 }
 
-type message struct {
-	Role    string  `json:"role"`
-	Content content `json:"content"`
+// dialects by the end of the path that is asked for.
+var dialects = []struct {
+	end string
+	dialect
+}{
+	{"/v1/messages", anthropic},
+	{"/chat/completions", chat},
+	{"/responses", responses},
+	{":generateContent", gemini},
+	{":streamGenerateContent", gemini},
 }
 
-// content is a string, or a list of blocks of which only text counts here.
-type content []struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-func (c *content) UnmarshalJSON(b []byte) error {
-	var s string
-	if json.Unmarshal(b, &s) == nil {
-		*c = content{{Type: "text", Text: s}}
-		return nil
-	}
-	type plain content
-	return json.Unmarshal(b, (*plain)(c))
-}
-
-func (c content) text() string {
-	var b strings.Builder
-	for _, p := range c {
-		if p.Type == "text" {
-			b.WriteString(p.Text)
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
+// counts are the paths at which tokens are counted.
+var counts = map[string]string{"/count_tokens": "input_tokens", ":countTokens": "totalTokens"}
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -116,28 +98,100 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := Heard{Method: r.Method, Path: r.URL.Path, Body: body}
-	switch {
-	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages/count_tokens":
-		s.note(h)
-		reply(w, http.StatusOK, map[string]any{"input_tokens": 100})
-	case r.Method == http.MethodPost && r.URL.Path == "/v1/messages":
-		var req request
-		if err := json.Unmarshal(body, &req); err != nil {
-			s.note(h)
-			fail(w, http.StatusBadRequest, err.Error())
+	if r.Method == http.MethodPost {
+		for _, d := range dialects {
+			if strings.HasSuffix(r.URL.Path, d.end) {
+				s.answer(w, r, d.dialect, h)
+				return
+			}
+		}
+	}
+	s.note(h)
+	for end, member := range counts {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, end) {
+			reply(w, http.StatusOK, map[string]any{member: 100})
 			return
 		}
-		turn, key := choose(req, s.dir)
-		h.Script = key[0]
-		i := s.note(h)
-		if err := answer(w, r, req, turn, key); err != nil {
-			s.broken(i)
-		}
+	}
+	switch {
 	case r.Method == http.MethodHead:
-		s.note(h)
+	case r.Method == http.MethodGet && r.Header.Get("Upgrade") != "":
+		fail(w, http.StatusUpgradeRequired, "the mock model speaks no websocket")
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
+		reply(w, http.StatusOK, map[string]any{"object": "list", "models": []any{},
+			"data": []any{map[string]any{"id": "mock-model", "object": "model", "context_length": 131072}}})
 	default:
-		s.note(h)
 		fail(w, http.StatusNotFound, "the mock model does not serve "+r.Method+" "+r.URL.Path)
+	}
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, h Heard) {
+	req, err := d.read(h.Body, r)
+	if err != nil {
+		s.note(h)
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	turn, key := choose(req, s.dir)
+	h.Script = key[0]
+	i := s.note(h)
+	if turn.Status != 0 {
+		fail(w, turn.Status, "a scripted error")
+		return
+	}
+	out := &sender{ResponseWriter: w, r: r, pace: turn.Pace}
+	d.write(out, req, req.pieces(turn, key), key)
+	if out.err != nil {
+		s.broken(i)
+	}
+}
+
+// sender sends an answer, whole or as server-sent events. Its error is the
+// client's going away; after it nothing more is sent.
+type sender struct {
+	http.ResponseWriter
+	r    *http.Request
+	pace time.Duration
+	open bool
+	err  error
+}
+
+// done is the event that ends a stream of chat completions.
+const done = "[DONE]"
+
+func (w *sender) whole(v any) { reply(w, http.StatusOK, v) }
+
+func (w *sender) event(name string, v any) {
+	if !w.open {
+		w.open = true
+		w.Header().Set("Content-Type", "text/event-stream")
+	}
+	if w.err != nil {
+		return
+	}
+	data := []byte(done)
+	if v != done {
+		if data, w.err = json.Marshal(v); w.err != nil {
+			return
+		}
+	}
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	if _, w.err = fmt.Fprintf(w, "%sdata: %s\n\n", name, data); w.err == nil {
+		w.err = http.NewResponseController(w.ResponseWriter).Flush()
+	}
+}
+
+// pause waits between the pieces of a slow answer.
+func (w *sender) pause() {
+	if w.pace == 0 || w.err != nil {
+		return
+	}
+	select {
+	case <-time.After(w.pace):
+	case <-w.r.Context().Done():
+		w.err = w.r.Context().Err()
 	}
 }
 
@@ -179,130 +233,6 @@ func fail(w http.ResponseWriter, status int, detail string) {
 func id(prefix string, parts ...string) string {
 	h := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return prefix + hex.EncodeToString(h[:12])
-}
-
-// toolName is the name by which the request offers a tool: agents have
-// renamed the one that starts subagents.
-func toolName(req request, name string) string {
-	if name != "Agent" {
-		return name
-	}
-	for _, raw := range req.Tools {
-		var t struct {
-			Name string `json:"name"`
-		}
-		if json.Unmarshal(raw, &t) == nil && (t.Name == "Agent" || t.Name == "Task") {
-			return t.Name
-		}
-	}
-	return name
-}
-
-// answer sends a turn, streamed or whole. Its error is the client's going
-// away.
-func answer(w http.ResponseWriter, r *http.Request, req request, turn Turn, key []string) error {
-	if turn.Status != 0 {
-		fail(w, turn.Status, "a scripted error")
-		return nil
-	}
-	stop := "end_turn"
-	blocks := make([]map[string]any, 0, len(turn.Blocks))
-	for i, b := range turn.Blocks {
-		if b.Tool == "" {
-			blocks = append(blocks, map[string]any{"type": "text", "text": b.Text})
-			continue
-		}
-		stop = "tool_use"
-		blocks = append(blocks, map[string]any{
-			"type":  "tool_use",
-			"id":    id("toolu_", append(key, fmt.Sprint(i))...),
-			"name":  toolName(req, b.Tool),
-			"input": b.Input,
-		})
-	}
-	usage := map[string]any{"input_tokens": 100, "output_tokens": 10,
-		"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-	msg := map[string]any{
-		"id": id("msg_", key...), "type": "message", "role": "assistant", "model": req.Model,
-		"content": blocks, "stop_reason": stop, "stop_sequence": nil, "usage": usage,
-	}
-	w.Header().Set("request-id", id("req_", key...))
-	if !req.Stream {
-		reply(w, http.StatusOK, msg)
-		return nil
-	}
-	return stream(w, r, msg, blocks, turn.Pace)
-}
-
-// stream sends a message as server-sent events: its start, each block as a
-// start, deltas and a stop, and its end.
-func stream(w http.ResponseWriter, r *http.Request, msg map[string]any, blocks []map[string]any, pace time.Duration) error {
-	w.Header().Set("Content-Type", "text/event-stream")
-	out := http.NewResponseController(w)
-	send := func(typ string, more map[string]any) error {
-		more["type"] = typ
-		data, err := json.Marshal(more)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", typ, data); err != nil {
-			return err
-		}
-		return out.Flush()
-	}
-	stop, usage := msg["stop_reason"], msg["usage"]
-	msg["content"], msg["stop_reason"] = []any{}, nil
-	if err := send("message_start", map[string]any{"message": msg}); err != nil {
-		return err
-	}
-	for i, b := range blocks {
-		for _, part := range pieces(b) {
-			part["index"] = i
-			typ := part["type"].(string)
-			if err := send(typ, part); err != nil {
-				return err
-			}
-			if pace == 0 || typ != "content_block_delta" {
-				continue
-			}
-			select {
-			case <-time.After(pace):
-			case <-r.Context().Done():
-				return r.Context().Err()
-			}
-		}
-	}
-	if err := send("message_delta", map[string]any{
-		"delta": map[string]any{"stop_reason": stop, "stop_sequence": nil}, "usage": usage}); err != nil {
-		return err
-	}
-	return send("message_stop", map[string]any{})
-}
-
-// pieces is the life of one block on the stream.
-func pieces(b map[string]any) []map[string]any {
-	var start map[string]any
-	var deltas []map[string]any
-	if b["type"] == "text" {
-		start = map[string]any{"type": "text", "text": ""}
-		for _, s := range chop(b["text"].(string), 12) {
-			deltas = append(deltas, map[string]any{"type": "text_delta", "text": s})
-		}
-	} else {
-		start = map[string]any{"type": "tool_use", "id": b["id"], "name": b["name"], "input": map[string]any{}}
-		input, err := json.Marshal(b["input"])
-		if err != nil {
-			input = []byte("{}")
-		}
-		for _, s := range chop(string(input), 40) {
-			deltas = append(deltas, map[string]any{"type": "input_json_delta", "partial_json": s})
-		}
-	}
-	out := []map[string]any{{"type": "content_block_start", "content_block": start}}
-	for _, d := range deltas {
-		out = append(out, map[string]any{"type": "content_block_delta", "delta": d})
-	}
-	return append(out, map[string]any{"type": "content_block_stop"})
 }
 
 // chop cuts s into pieces of about n bytes, between characters.
