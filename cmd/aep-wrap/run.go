@@ -317,8 +317,12 @@ func (l *launch) makeDir() {
 
 // leftover is how old a launch's directory without a socket must be before it
 // can be one that a crash left behind. A socket that nobody listens at tells
-// that at once.
-const leftover = 24 * time.Hour
+// that at once, but not in a launch that is only just beginning: between its
+// two steps a socket is there and nobody listens.
+const (
+	leftover  = 24 * time.Hour
+	beginning = time.Minute
+)
 
 // sweep removes what crashed wrappers left in the run directory: directories
 // of launches whose socket nobody answers.
@@ -329,7 +333,7 @@ func sweep(base string) {
 	}
 	for _, dir := range dirs {
 		fi, err := os.Lstat(dir)
-		if err != nil || !fi.IsDir() {
+		if err != nil || !fi.IsDir() || time.Since(fi.ModTime()) < beginning {
 			continue
 		}
 		conn, err := net.DialTimeout("unix", filepath.Join(dir, "hook.sock"), time.Second)
