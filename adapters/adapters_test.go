@@ -99,3 +99,27 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+func TestGated(t *testing.T) {
+	for _, tt := range []struct {
+		patterns []string
+		tool     string
+		want     bool
+	}{
+		{nil, "Bash", false},
+		{[]string{"Bash"}, "Bash", true},
+		{[]string{"bash"}, "Bash", true},
+		{[]string{"Bash"}, "BashOutput", false},
+		{[]string{"Bash*"}, "BashOutput", true},
+		{[]string{"*"}, "mcp__files__read", true},
+		{[]string{"mcp__*__write*"}, "mcp__files__write_all", true},
+		{[]string{"mcp__*__write*"}, "mcp__files__read", false},
+		{[]string{"Read", "Edit"}, "Edit", true},
+		{[]string{"B.sh"}, "Bash", false},
+		{[]string{""}, "Bash", false},
+	} {
+		if got := Gated(tt.patterns, tt.tool); got != tt.want {
+			t.Errorf("%q gates %q: %v", tt.patterns, tt.tool, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -94,6 +95,19 @@ func base(word string) string {
 		b = strings.TrimSuffix(b, ext)
 	}
 	return b
+}
+
+// Gated says whether one of the patterns means a tool: its name, upper and
+// lower case alike, with * for any characters.
+func Gated(patterns []string, tool string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		parts := strings.Split(p, "*")
+		for i := range parts {
+			parts[i] = regexp.QuoteMeta(parts[i])
+		}
+		re, err := regexp.Compile("(?is)^" + strings.Join(parts, ".*") + "$")
+		return err == nil && re.MatchString(tool)
+	})
 }
 
 // Getenv gives a variable of a launch's environment: the last one counts.

@@ -3,6 +3,7 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -38,8 +39,10 @@ const (
 )
 
 // Observer takes what the channels bring in. Size is the payload's, in bytes.
+// Hook is Observe for a hook, which may hear something.
 type Observer interface {
 	Observe(m adapters.Moment, size int)
+	Hook(m adapters.Moment, size int) *Held
 	Refuse(x Refusal)
 }
 
@@ -49,19 +52,13 @@ type HookConfig struct {
 	Dir      string // a directory of our own (0700) for the socket
 	Observer Observer
 	Log      *slog.Logger
-
-	// Hold, where it is set, may keep a moment and answer it: the bytes are
-	// what the runtime hears, empty is no decision. It is called after the
-	// moment was observed and ends when ctx does, which is when the runtime
-	// has gone away. Held says beforehand whether it will take its time.
-	Held func(m adapters.Moment) bool
-	Hold func(ctx context.Context, m adapters.Moment) []byte
 }
 
 // HookServer is where a launched runtime reports to: HTTP on loopback under a
 // secret path made for this launch, and a unix socket of mode 0600 for the
-// helper. It answers every request at once, with no decision unless Hold has
-// one, and it never answers with an error that a runtime could take for one.
+// helper. It answers every request at once, with no decision, unless the
+// observer has the runtime wait for one, and it never answers with an error
+// that a runtime could take for one.
 type HookServer struct {
 	cfg      HookConfig
 	secret   string
@@ -170,14 +167,22 @@ func (h *HookServer) hook(w http.ResponseWriter, r *http.Request) {
 	if reason == "" {
 		defer h.inFlight.Add(-int64(len(raw)))
 	}
-	m, ok := h.take(r.PathValue("adapter"), r.PathValue("event"), raw, reason)
-	if !ok || !m.Held {
+	held := h.take(r.PathValue("adapter"), r.PathValue("event"), raw, reason)
+	if held == nil {
 		return // 200 and an empty body: no decision
 	}
-	if answer := h.cfg.Hold(r.Context(), m); len(answer) > 0 {
-		w.Header().Set("Content-Type", "application/json")
-		w.Write(answer)
+	answer := held.Answer(r.Context())
+	if len(answer) == 0 {
+		held.Told(nil)
+		return
 	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	_, err := w.Write(answer)
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	held.Told(cmp.Or(err, r.Context().Err()))
 }
 
 // body reads a request's body within the bounds. The bytes count as in flight
@@ -262,7 +267,7 @@ func (h *HookServer) read(in io.Reader, done func([]byte) bool) (raw []byte, rea
 }
 
 // take makes a payload a moment and hands it on.
-func (h *HookServer) take(adapter, name string, raw []byte, reason string) (m adapters.Moment, ok bool) {
+func (h *HookServer) take(adapter, name string, raw []byte, reason string) *Held {
 	if adapter != h.cfg.Adapter {
 		reason = "unknown_adapter"
 	}
@@ -275,15 +280,13 @@ func (h *HookServer) take(adapter, name string, raw []byte, reason string) (m ad
 	}
 	if reason != "" {
 		h.cfg.Observer.Refuse(Refusal{Channel: adapters.Hook, Name: name, Reason: reason, Bytes: len(raw)})
-		return m, false
+		return nil
 	}
 	if name == "" {
 		name, _ = payload["hook_event_name"].(string)
 	}
-	m = adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: time.Now()}
-	m.Held = h.cfg.Hold != nil && h.cfg.Held != nil && h.cfg.Held(m)
-	h.cfg.Observer.Observe(m, len(raw))
-	return m, true
+	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: time.Now()}
+	return h.cfg.Observer.Hook(m, len(raw))
 }
 
 // ---- the unix socket
@@ -353,15 +356,18 @@ func (h *HookServer) helper(c *net.UnixConn) {
 	if reason == "" {
 		defer h.inFlight.Add(-int64(len(raw)))
 	}
+	held := h.take(words[1], name, raw, reason)
 	var answer []byte
-	if m, ok := h.take(words[1], name, raw, reason); ok && m.Held {
+	if held.Waits() {
 		ctx, stop := whileThere(h.ctx, c)
-		answer = h.cfg.Hold(ctx, m)
+		answer = held.Answer(ctx)
 		stop()
+	} else {
+		answer = held.Answer(h.ctx)
 	}
 	c.SetWriteDeadline(time.Now().Add(stall))
-	c.Write(append(strconv.AppendInt([]byte{hookclient.Answering}, int64(len(answer)), 10), '\n'))
-	c.Write(answer)
+	_, err = c.Write(append(append(strconv.AppendInt([]byte{hookclient.Answering}, int64(len(answer)), 10), '\n'), answer...))
+	held.Told(err)
 }
 
 // whileThere is a context that ends when the helper has gone away. The helper

@@ -25,6 +25,15 @@ type witness struct {
 	mu      sync.Mutex
 	moments []adapters.Moment
 	refused []Refusal
+	held    func(adapters.Moment) *Held
+}
+
+func (w *witness) Hook(m adapters.Moment, n int) *Held {
+	w.Observe(m, n)
+	if w.held == nil {
+		return nil
+	}
+	return w.held(m)
 }
 
 func (w *witness) Observe(m adapters.Moment, _ int) {
@@ -47,11 +56,10 @@ func (w *witness) take() (ms []adapters.Moment, rs []Refusal) {
 	return
 }
 
-func startHooks(t *testing.T, c HookConfig) (*HookServer, adapters.Endpoint, *witness) {
+func startHooks(t *testing.T, held func(adapters.Moment) *Held) (*HookServer, adapters.Endpoint, *witness) {
 	t.Helper()
-	w := &witness{}
-	c.Adapter, c.Dir, c.Observer = "claude-code", t.TempDir(), w
-	h, err := ServeHooks(c)
+	w := &witness{held: held}
+	h, err := ServeHooks(HookConfig{Adapter: "claude-code", Dir: t.TempDir(), Observer: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +99,7 @@ var payloads = []struct {
 }
 
 func TestHookPayloads(t *testing.T) {
-	_, e, w := startHooks(t, HookConfig{})
+	_, e, w := startHooks(t, nil)
 	ways := map[string]func(payload string) (string, error){
 		"http": func(p string) (string, error) {
 			resp, err := http.Post(e.HookURL+"/claude-code/PreToolUse", "application/json", strings.NewReader(p))
@@ -137,7 +145,7 @@ func TestHookPayloads(t *testing.T) {
 }
 
 func TestHookLarge(t *testing.T) {
-	_, e, w := startHooks(t, HookConfig{})
+	_, e, w := startHooks(t, nil)
 	body := func(n int) io.Reader {
 		return io.MultiReader(strings.NewReader(`{"a":"`), bytes.NewReader(bytes.Repeat([]byte("x"), n)), strings.NewReader(`"}`))
 	}
@@ -163,7 +171,7 @@ func TestHookLarge(t *testing.T) {
 
 // Whoever does not know the secret, or comes from a web page, sees nothing.
 func TestHookGuard(t *testing.T) {
-	h, e, w := startHooks(t, HookConfig{})
+	h, e, w := startHooks(t, nil)
 	other := strings.Replace(e.HookURL, h.secret, newSecret(), 1)
 	for name, tt := range map[string]struct {
 		url    string
@@ -218,7 +226,7 @@ func port(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
 
 // Hooks of another runtime than the launched one are not mapped by its table.
 func TestHookOtherAdapter(t *testing.T) {
-	_, e, w := startHooks(t, HookConfig{})
+	_, e, w := startHooks(t, nil)
 	if _, err := hookclient.Ask(e.Socket, []string{"codex", "Stop"}, strings.NewReader(`{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +238,7 @@ func TestHookOtherAdapter(t *testing.T) {
 // A helper whose stdin stays open is answered when the object is whole, and
 // after a while when it is not.
 func TestHookStdinHeldOpen(t *testing.T) {
-	_, e, w := startHooks(t, HookConfig{})
+	_, e, w := startHooks(t, nil)
 	for _, tt := range []struct {
 		sent, reason string
 		within       time.Duration
@@ -266,20 +274,20 @@ func TestHookStdinHeldOpen(t *testing.T) {
 
 // A held moment is answered late; one whose runtime goes away is given up.
 func TestHookHold(t *testing.T) {
-	given := make(chan string, 4)
-	cfg := HookConfig{
-		Held: func(m adapters.Moment) bool { return m.Name == "PermissionRequest" },
-		Hold: func(ctx context.Context, m adapters.Moment) []byte {
-			if m.Payload["wait"] == true {
+	given, heard := make(chan string, 4), make(chan error, 4)
+	_, e, _ := startHooks(t, func(m adapters.Moment) *Held {
+		if m.Payload["wait"] == true {
+			return &Held{wait: func(ctx context.Context) []byte {
 				<-ctx.Done()
 				given <- "gone"
 				return nil
-			}
+			}}
+		}
+		return &Held{told: func(err error) { heard <- err }, wait: func(context.Context) []byte {
 			time.Sleep(400 * time.Millisecond)
 			return []byte(`{"decision":"allow"}`)
-		},
-	}
-	_, e, _ := startHooks(t, cfg)
+		}}
+	})
 	answer, err := hookclient.Ask(e.Socket, []string{"claude-code", "PermissionRequest"}, strings.NewReader(`{}`))
 	if err != nil || string(answer) != `{"decision":"allow"}` {
 		t.Errorf("helper: %q, %v", answer, err)
@@ -292,6 +300,11 @@ func TestHookHold(t *testing.T) {
 	resp.Body.Close()
 	if string(b) != `{"decision":"allow"}` {
 		t.Errorf("http: %q", b)
+	}
+	for range 2 {
+		if err := <-heard; err != nil {
+			t.Errorf("an answer that was heard: %v", err)
+		}
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -315,9 +328,8 @@ func TestHookHold(t *testing.T) {
 }
 
 func TestHookCloseEndsHolds(t *testing.T) {
-	h, e, _ := startHooks(t, HookConfig{
-		Held: func(adapters.Moment) bool { return true },
-		Hold: func(ctx context.Context, _ adapters.Moment) []byte { <-ctx.Done(); return nil },
+	h, e, _ := startHooks(t, func(adapters.Moment) *Held {
+		return &Held{wait: func(ctx context.Context) []byte { <-ctx.Done(); return nil }}
 	})
 	done := make(chan error, 2)
 	go func() {
@@ -359,7 +371,7 @@ const otlpBody = `{"resourceLogs":[{"resource":{"attributes":[{"key":"service.na
  {"body":{"stringValue":"second"}}]}]}]}`
 
 func TestOTLP(t *testing.T) {
-	_, e, w := startHooks(t, HookConfig{})
+	_, e, w := startHooks(t, nil)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	io.WriteString(z, otlpBody)
@@ -436,7 +448,7 @@ func TestOTLP(t *testing.T) {
 }
 
 func TestInFlightComesBack(t *testing.T) {
-	h, e, _ := startHooks(t, HookConfig{})
+	h, e, _ := startHooks(t, nil)
 	for _, tt := range payloads {
 		hookclient.Ask(e.Socket, []string{"claude-code", "E"}, strings.NewReader(tt.payload))
 		resp, err := http.Post(e.HookURL+"/claude-code/E", "application/json", strings.NewReader(tt.payload))

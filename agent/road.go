@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"math/bits"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"aep-wrap/adapters"
+	"aep-wrap/control"
 	"aep-wrap/event"
 	"aep-wrap/queue"
 	"aep-wrap/queue/jsonl"
@@ -58,6 +60,11 @@ type RoadConfig struct {
 	Say         func(line string)      // tells the user once, when it does no harm; may be nil
 	Follow      func(adapters.LogFile) // a moment named a session log; may be nil
 	Now         func() time.Time       // nil is the wall clock
+
+	// Control is the target of the launch's commands; its Emit is the road's
+	// Control. Nil takes no commands, and nothing waits for an answer.
+	Control  *control.Dispatcher
+	Patience Patience
 }
 
 // Stats counts what passed and what did not.
@@ -74,7 +81,8 @@ type Stats struct {
 // session, a lane; everything of a session passes through it in order, so that
 // the order in the log and in every queue is the order of seq.
 type Road struct {
-	cfg RoadConfig
+	cfg      RoadConfig
+	responds bool // answers from afar are accepted
 
 	mu      sync.Mutex
 	lanes   map[string]*lane
@@ -99,7 +107,10 @@ func NewRoad(c RoadConfig) *Road {
 	if c.Say == nil {
 		c.Say = func(string) {}
 	}
-	return &Road{cfg: c, lanes: map[string]*lane{}, parked: map[string]bool{}}
+	return &Road{
+		cfg: c, lanes: map[string]*lane{}, parked: map[string]bool{},
+		responds: c.Control != nil && slices.Contains(c.Control.Accepts(), control.Respond),
+	}
 }
 
 // Stats gives the counters.
@@ -136,7 +147,12 @@ func (r *Road) say(format string, args ...any) {
 
 // Observe takes a moment: it is mapped here and its drafts wait for their
 // session's goroutine. Size is the payload's, for the bounds.
-func (r *Road) Observe(m adapters.Moment, size int) {
+func (r *Road) Observe(m adapters.Moment, size int) { r.observe(m, size, 0, nil) }
+
+// observe is Observe for a moment that may be held for an answer. It gives the
+// session that the moment is of, "" where it says nothing of any, and the hold
+// where there is one.
+func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply func(adapters.Answer) []byte) (session string, hold *control.Hold) {
 	r.stats.moments.Add(1)
 	if m.Time.IsZero() {
 		m.Time = r.cfg.Now()
@@ -145,10 +161,11 @@ func (r *Road) Observe(m adapters.Moment, size int) {
 	if err != nil {
 		r.cfg.Log.Error("the adapter failed", "adapter", r.cfg.Adapter.Name, "moment", m.Name, "err", err)
 		r.Refuse(Refusal{Channel: m.Channel, Name: m.Name, Reason: "adapter_fault", Bytes: size})
-		return
+		return "", nil
 	}
 	r.follow(m)
 	drafts = r.fresh(m, drafts)
+	hold, asks := r.hold(m, drafts, window, reply)
 	for len(drafts) > 0 {
 		// Drafts of one session stay together, in order.
 		name := r.sessionOf(&drafts[0], m)
@@ -156,9 +173,18 @@ func (r *Road) Observe(m adapters.Moment, size int) {
 		for n < len(drafts) && r.sessionOf(&drafts[n], m) == name {
 			n++
 		}
-		r.put(name, entry{at: m.Time, drafts: drafts[:n], size: size / len(drafts) * n}, m.Channel)
+		if session == "" {
+			session = name
+		}
+		e := entry{at: m.Time, drafts: drafts[:n], size: size / len(drafts) * n}
+		if asks >= 0 && asks < n {
+			e.hold = hold
+		}
+		r.put(name, e, m.Channel)
 		drafts = drafts[n:]
+		asks -= n
 	}
+	return session, hold
 }
 
 // mapMoment asks the adapter. A fault in a table must not end the agent.
@@ -301,6 +327,7 @@ func (r *Road) put(name string, e entry, c adapters.Channel) {
 		patience = hookPatience
 	}
 	if l == nil || !l.put(e, patience) {
+		e.abandon()
 		r.stats.dropped.Add(int64(len(e.drafts)))
 		if l != nil {
 			l.missed.Add(int64(len(e.drafts)))
@@ -315,20 +342,28 @@ func (r *Road) lane(name string) *lane {
 	r.tick++
 	l := r.lanes[name]
 	if l == nil {
-		if r.closed || len(r.lanes) >= maxLanes && !r.park() {
+		if l = r.newLane(name); l == nil {
 			return nil
 		}
-		l = newLane(r, name)
-		r.lanes[name] = l
-		if len(r.loose) > 0 {
-			// Before the first moment's own drafts, but after the session is
-			// known: the lane puts session.started in front.
-			l.early, r.loose = r.loose, nil
-		}
-		go l.run()
 	}
 	l.used = r.tick
 	r.current = name
+	return l
+}
+
+// newLane opens a session's lane, where there is room. Under mu.
+func (r *Road) newLane(name string) *lane {
+	if r.closed || len(r.lanes) >= maxLanes && !r.park() {
+		return nil
+	}
+	l := newLane(r, name)
+	r.lanes[name] = l
+	if len(r.loose) > 0 {
+		// Before the first moment's own drafts, but after the session is
+		// known: the lane puts session.started in front.
+		l.early, r.loose = r.loose, nil
+	}
+	go l.run()
 	return l
 }
 
@@ -360,6 +395,7 @@ func (r *Road) Exit(ctx context.Context, x session.Exit) {
 		lanes = append(lanes, l)
 	}
 	r.mu.Unlock()
+	x = r.exitOf(x)
 	for _, l := range lanes {
 		l.close(entry{at: r.cfg.Now(), exit: &x, last: true})
 	}
@@ -387,11 +423,27 @@ func (r *Road) Flush(ctx context.Context) error {
 
 // entry is what waits for a lane.
 type entry struct {
-	at     time.Time
-	drafts []event.Draft
-	size   int
-	exit   *session.Exit
-	last   bool // nothing comes after it
+	at      time.Time
+	command []byte // the line of the command that the drafts follow from
+	drafts  []event.Draft
+	hold    *control.Hold // of the request among the drafts
+	size    int
+	exit    *session.Exit
+	last    bool // nothing comes after it
+}
+
+// abandon lets the runtime go that waits for the entry's request: nobody will
+// ever hear of it.
+func (e *entry) abandon() {
+	if e.hold != nil {
+		e.hold.Abandon()
+	}
+}
+
+// outgoing is a line on its way out.
+type outgoing struct {
+	queue.Item
+	local bool // for the log alone
 }
 
 // lane is one session's goroutine and what it alone touches.
@@ -415,11 +467,11 @@ type lane struct {
 	// The goroutine's own.
 	sess  *session.Session
 	log   *jsonl.Log
-	muted bool      // another process owns the session
-	asked time.Time // when the sinks were asked for losses last
+	muted atomic.Bool // another process owns the session; others may look
+	asked time.Time   // when the sinks were asked for losses last
 
 	// Sealed, and not yet written.
-	items   []queue.Item
+	items   []outgoing
 	lines   [][]byte
 	refs    []jsonl.Ref
 	pending int // bytes
@@ -535,9 +587,16 @@ func (l *lane) guard() {
 		l.road.cfg.Log.Error("session given up", "session", l.name, "panic", p, "stack", string(debug.Stack()))
 		l.road.say("a fault in aep-wrap: nothing more is told of session %s", l.name)
 		l.mu.Lock()
+		left := l.queue
 		l.closed = true
 		l.queue = nil
 		l.mu.Unlock()
+		for _, e := range left {
+			e.abandon()
+		}
+		if d := l.road.cfg.Control; d != nil {
+			d.Holds().Close(l.name)
+		}
 	}
 }
 
@@ -551,7 +610,7 @@ func (l *lane) open() {
 		var owned *jsonl.ErrOwned
 		switch {
 		case errors.As(err, &owned):
-			l.muted = true
+			l.muted.Store(true)
 			l.road.say("session %s is already told by another aep-wrap (process %d): the agent runs on, nothing is told twice", l.name, owned.Pid)
 			return
 		case err != nil:
@@ -570,6 +629,9 @@ func (l *lane) open() {
 			err := log.Replay(func(line []byte) error {
 				if e, err := event.Parse(line); err == nil {
 					state.Fold(e)
+					if c.Control != nil {
+						c.Control.Fold(&e, line)
+					}
 				}
 				return nil
 			})
@@ -583,7 +645,10 @@ func (l *lane) open() {
 		Agent: c.Agent, Host: c.Host, Session: l.name, Traceparent: c.Traceparent, Start: c.Start, State: state,
 	})
 	// Whoever held the requests that an earlier launch left open is gone.
-	l.emit(l.sess.Recover(c.Now()))
+	l.emit(l.sess.Recover(c.Now()), nil)
+	if c.Control != nil {
+		l.emit(l.sess.Bind(c.Now(), c.Control.Recover(l.name)), nil)
+	}
 }
 
 func (l *lane) logFailed(err error) {
@@ -595,8 +660,13 @@ func (l *lane) logFailed(err error) {
 }
 
 func (l *lane) work(e entry) {
-	if l.muted {
+	if l.muted.Load() {
+		e.abandon()
 		return
+	}
+	d := l.road.cfg.Control
+	if e.command != nil {
+		l.record(e.command)
 	}
 	if lost := l.losses(e); len(lost) > 0 {
 		e.drafts = append(lost, e.drafts...)
@@ -605,10 +675,16 @@ func (l *lane) work(e entry) {
 		e.drafts, l.early = append(e.drafts, l.early...), nil
 	}
 	if len(e.drafts) > 0 {
-		l.emit(l.sess.Bind(e.at, e.drafts))
+		if d != nil {
+			e.drafts = d.Before(l.name, e.drafts)
+		}
+		l.emit(l.sess.Bind(e.at, e.drafts), e.hold)
 	}
 	if e.exit != nil {
-		l.emit(l.sess.Exit(e.at, *e.exit))
+		if d != nil {
+			l.emit(l.sess.Bind(e.at, d.Ending(l.name)), nil)
+		}
+		l.emit(l.sess.Exit(e.at, *e.exit), nil)
 	}
 }
 
@@ -640,18 +716,22 @@ func (l *lane) losses(e entry) (drafts []event.Draft) {
 // session that is told of after its end is legal, a loss that is not told is
 // none.
 func (l *lane) lastLosses(e entry) {
-	if e.exit == nil || l.muted || l.sess == nil {
+	if e.exit == nil || l.muted.Load() || l.sess == nil {
 		return
 	}
 	if lost := l.losses(e); len(lost) > 0 {
-		l.emit(l.sess.Bind(e.at, lost))
+		l.emit(l.sess.Bind(e.at, lost), nil)
 		l.flush()
 	}
 }
 
-// emit seals bound drafts, in order.
-func (l *lane) emit(drafts []event.Draft) {
+// emit seals bound drafts, in order. hold is of the request among them: it
+// gets to know it before anyone can see it, or hears that there is none.
+func (l *lane) emit(drafts []event.Draft, hold *control.Hold) {
 	r := l.road
+	d := r.cfg.Control
+	var more []event.Draft // of a hold that was over before its request was placed
+	opened := false
 	for i := range drafts {
 		e, err := r.cfg.Gate.Seal(&drafts[i])
 		if err != nil {
@@ -664,10 +744,23 @@ func (l *lane) emit(drafts []event.Draft) {
 			l.ended.Store(true)
 		}
 		line := e.AppendJSON(nil)
+		if d != nil {
+			if hold != nil && e.Type == "attention.requested" && !opened {
+				opened = true
+				more = hold.Open(&drafts[i])
+			}
+			d.Observe(&e, line)
+		}
 		l.lines = append(l.lines, line)
-		l.items = append(l.items, queue.Item{Agent: e.Agent, Session: e.Session, ID: e.ID, Severity: e.Severity,
-			Sequenced: e.Sequenced, Position: e.Position(), Line: line})
+		l.items = append(l.items, outgoing{Item: queue.Item{Agent: e.Agent, Session: e.Session, ID: e.ID, Severity: e.Severity,
+			Sequenced: e.Sequenced, Position: e.Position(), Line: line}})
 		l.pending += len(line)
+	}
+	if hold != nil && !opened {
+		hold.Abandon()
+	}
+	if len(more) > 0 {
+		l.emit(l.sess.Bind(r.cfg.Now(), more), nil)
 	}
 	if l.pending > batchBytes {
 		l.flush()
@@ -681,7 +774,13 @@ func (l *lane) flush() {
 		return
 	}
 	r := l.road
-	r.stats.events.Add(int64(len(l.items)))
+	told := 0
+	for i := range l.items {
+		if !l.items[i].local {
+			told++
+		}
+	}
+	r.stats.events.Add(int64(told))
 	logged := false
 	if l.log != nil {
 		refs, err := l.log.AppendBatch(l.refs[:0], l.lines)
@@ -691,14 +790,17 @@ func (l *lane) flush() {
 		}
 	}
 	if !logged {
-		r.stats.unlogged.Add(int64(len(l.items)))
+		r.stats.unlogged.Add(int64(told))
 	}
 	for i := range l.items {
+		if l.items[i].local {
+			continue
+		}
 		if logged {
 			l.items[i].Log = l.refs[i]
 		}
 		for _, s := range r.cfg.Sinks {
-			s.Offer(l.items[i])
+			s.Offer(l.items[i].Item)
 		}
 	}
 	clear(l.items)

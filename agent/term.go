@@ -297,8 +297,8 @@ type state uint8
 const (
 	ground state = iota
 	escape
-	control // CSI
-	single  // SS3: one byte follows
+	csi    // CSI
+	single // SS3: one byte follows
 	osc
 	text   // DCS, SOS, PM, APC: up to ST
 	oscEsc // an ESC within: ST, or the next sequence
@@ -349,7 +349,7 @@ func (p *parser) next(b []byte) (n int, _ sequence) {
 				p.n = 0
 			case c < 0x20: // a control within a sequence is carried out, the sequence goes on
 			case p.n == 0 && c == '[':
-				p.state = control
+				p.state = csi
 			case p.n == 0 && c == ']':
 				p.state = osc
 			case p.n == 0 && (c == 'P' || c == 'X' || c == '^' || c == '_'):
@@ -361,7 +361,7 @@ func (p *parser) next(b []byte) (n int, _ sequence) {
 				p.state = ground
 				return i + 1, seqEsc
 			}
-		case control:
+		case csi:
 			switch {
 			case c == 0x1b:
 				p.state, p.n = escape, 0

@@ -79,7 +79,8 @@ type Hold struct {
 	settled string // what settled it, as request.told; "" while nothing has
 	ending  string // of an unopened hold: the terminal that its request will need
 
-	reply []byte // written before done is closed
+	reply  []byte // written before done is closed
+	answer Answer // that the reply is made of
 }
 
 // Hold begins to hold a moment. Its window runs from now on, whether or not
@@ -161,6 +162,29 @@ func (o *Hold) Wait(ctx context.Context) []byte {
 		<-o.done
 	}
 	return o.reply
+}
+
+// Answer is what was answered from afar, once Wait has returned; false where
+// nothing was. It is for a runtime that hears an answer otherwise than as the
+// bytes of Wait.
+func (o *Hold) Answer() (Answer, bool) {
+	select {
+	case <-o.done:
+		return o.answer, o.reply != nil
+	default:
+		return Answer{}, false
+	}
+}
+
+// Applied says that the runtime has confirmed the answer: its server took it,
+// say. Where the session's own events show it, nobody needs to.
+func (o *Hold) Applied() {
+	o.holds.mu.Lock()
+	r := o.request
+	o.holds.mu.Unlock()
+	if r != nil {
+		o.holds.Resolve(r.ID, "answered")
+	}
 }
 
 // Undelivered says that the bytes that Wait gave never reached the runtime:
@@ -310,6 +334,7 @@ func describe(a Answer) string {
 func (s *settlement) release(told bool) {
 	hold := s.request.hold
 	if told {
+		hold.answer = s.answer
 		hold.release(s.reply)
 		return
 	}

@@ -49,8 +49,8 @@ func rules() map[string]rule {
 		"resource.retrieval.reranked": {apply: pairedWith("resource.retrieval.requested")},
 		"run.step.finished":           {apply: pairedWith("run.step.started")},
 
-		"control.accepted": {apply: (*Session).ack, sessionWide: true},
-		"control.rejected": {apply: (*Session).ack, sessionWide: true},
+		"control.accepted": {sessionWide: true},
+		"control.rejected": {sessionWide: true},
 	}
 }
 
@@ -198,6 +198,9 @@ func pairedWith(typ string) func(*Session, *event.Draft, *facts) bool {
 // joinTool adds the tool's name by its call id, and finds the request of a
 // tool to which its vendor gives no call id.
 func (s *Session) joinTool(d *event.Draft, f *facts) bool {
+	if s.twin(d, f) {
+		return false
+	}
 	t := s.toolOf(d, f)
 	if named := f.tool != "" && f.tool != "unknown"; !named && t != nil && t.name != "" {
 		f.tool = t.name
@@ -234,7 +237,7 @@ func (s *Session) toolOf(d *event.Draft, f *facts) *tool {
 	if link.Tool == "" {
 		link.Tool = f.tool
 	}
-	return s.linked(link, func(t *tool) bool { return t.call == "" })
+	return s.linked(link, func(t *tool) bool { return t.call == "" || t.twin })
 }
 
 // linked finds the oldest open tool that looks like link and passes ok. Where
@@ -455,11 +458,6 @@ func (s *Session) closed(d *event.Draft, _ *facts) bool {
 		d.Fields = withDefault(d.Fields, name, since(r.at, d.Time))
 	}
 	return true
-}
-
-// ack: a command is decided once.
-func (s *Session) ack(d *event.Draft, _ *facts) bool {
-	return d.Cause == "" || !s.st.acks.has(d.Cause)
 }
 
 // belong makes a draft the consequence of an opener.

@@ -462,12 +462,13 @@ func TestBind(t *testing.T) {
 0:7 progress.task.completed`,
 		},
 		{
-			name:    "others' events are never ours, agent events have no place, acks come once",
+			name:    "others' events are never ours, agent events have no place, each sender's command has its ack",
 			batches: [][]event.Draft{{say("agent.idle", inRun("r1"))}, {say("control.cancel"), say("attention.routed"), say("x.acme.control.instruct")}, {say("control.accepted", cause("cmd"))}, {say("control.rejected", cause("cmd"))}},
 			want: `
 - agent.idle
 0:0 session.started
-0:1 control.accepted <- cmd`,
+0:1 control.accepted <- cmd
+0:2 control.rejected <- cmd`,
 		},
 		{
 			name:    "the vendor's end closes what is open",

@@ -11,7 +11,6 @@ import (
 const (
 	seenMax     = 1 << 16 // event ids by which a second reading of a fact is known
 	endedMax    = 1 << 13 // runs that had their terminal
-	acksMax     = 1 << 12 // commands that had their ack
 	openRunsMax = 1 << 8
 	toolsMax    = 1 << 12 // tools requested and not yet at an outcome
 	pastMax     = 1 << 10 // tools that had one, for later words about them
@@ -37,7 +36,6 @@ type State struct {
 	requests *table[*request]
 	closed   *recent // ids and vendor keys of requests that had their terminal
 	pairs    *table[opener]
-	acks     *recent
 	seen     *recent
 }
 
@@ -57,6 +55,8 @@ type tool struct {
 	run, step string
 	outcome   bool // its one outcome was told
 	asked     bool // a permission was asked for it
+	twin      bool // two channels told it, one of them without the call id
+	live      bool // bound, not read back
 }
 
 type request struct {
@@ -87,7 +87,6 @@ func NewState() *State {
 		requests: newTable[*request](requestsMax),
 		closed:   newRecent(closedMax),
 		pairs:    newTable[opener](pairsMax),
-		acks:     newRecent(acksMax),
 		seen:     newRecent(seenMax),
 	}
 }
@@ -195,7 +194,7 @@ var effects = map[string]func(*State, *event.Header, *facts){
 
 	"tool.requested": func(st *State, h *event.Header, f *facts) {
 		st.progress(h.Run)
-		t := &tool{id: h.ID, call: f.call, name: f.tool, args: f.args, run: h.Run, step: h.Step}
+		t := &tool{id: h.ID, call: f.call, name: f.tool, args: f.args, run: h.Run, step: h.Step, live: f.bound}
 		key := callKey(f.call, h.ID)
 		if old, ok := st.tools.get(key); ok { // a call id used again without an outcome
 			st.tools.del(key)
@@ -243,9 +242,6 @@ var effects = map[string]func(*State, *event.Header, *facts){
 	"attention.resolved": closeRequest,
 	"attention.timeout":  closeRequest,
 
-	"control.accepted": func(st *State, h *event.Header, _ *facts) { st.acks.add(h.Cause) },
-	"control.rejected": func(st *State, h *event.Header, _ *facts) { st.acks.add(h.Cause) },
-
 	"delegation.subagent.started":  openPair,
 	"progress.task.planned":        openPair,
 	"resource.retrieval.requested": openPair,
@@ -286,7 +282,11 @@ func (st *State) progress(id string) {
 
 // endTool moves the tool that an outcome speaks of out of the open ones.
 func (st *State) endTool(h *event.Header, f *facts) {
-	key, t := st.openTool(f.call, h.Cause)
+	call := f.call
+	if f.about != nil && f.about.twin {
+		call = f.about.call
+	}
+	key, t := st.openTool(call, h.Cause)
 	if t == nil {
 		if f.call == "" {
 			return

@@ -27,8 +27,8 @@ func permission(decision map[string]any) []byte {
 
 func replyQuestions(m adapters.Moment, a adapters.Answer) []byte {
 	if a.Values == nil {
-		if hook.Chosen(a) == "deny" {
-			return hook.Decision(a)
+		if hook.Declined(a) || hook.Chosen(a) == "deny" {
+			return permission(map[string]any{"behavior": "deny", "message": hook.Reason(a)})
 		}
 		return nil
 	}
@@ -58,10 +58,10 @@ func replyElicitation(a adapters.Answer) []byte {
 	switch {
 	case a.Values != nil:
 		return hook.Output("Elicitation", map[string]any{"action": "accept", "content": a.Values})
-	case a.Option == "decline" || a.Option == "deny":
-		return hook.Output("Elicitation", map[string]any{"action": "decline"})
 	case a.Option == "cancel":
 		return hook.Output("Elicitation", map[string]any{"action": "cancel"})
+	case hook.Declined(a):
+		return hook.Output("Elicitation", map[string]any{"action": "decline"})
 	}
 	return nil
 }

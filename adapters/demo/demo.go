@@ -32,7 +32,10 @@ func Adapter() adapters.Adapter {
 		},
 		Map:        mapMoment,
 		Vocabulary: terms,
+		Asks:       Asks(map[string]adapters.Ask{"permission": {Held: true}, "form": {Held: true}}),
 		Reply:      Reply,
+		Instruct:   Instruct,
+		Cancel:     Cancel,
 	}
 }
 
@@ -76,10 +79,13 @@ func hooks() *Table {
 			"permission": Emit("attention.requested", Pair("call"), Permission("tool", "input")),
 			"permission_timeout": Emit("attention.timeout", Need("call"), Pair("call"), Int("after_ms", "ms")).
 				Note("nobody answered in time; the agent goes on without"),
+			"tool_refused": Emit("tool.failed", Tool("tool", "call"), Fault(Const("type", "user_rejected"), "reason")).
+				Note("its permission was refused, by a person"),
 			"form": Emit("attention.requested", Subject("form"), Pair("form"), Elicitation("title", "schema")),
 			"form_answered": Many(
 				Emit("attention.answered", Need("form"), Pair("form"), filled, Const("via", "oob")),
 				Resolved("form", "answered")),
+			"form_taken": Resolved("form", "answered").Note("the answer was given from afar, and told as such"),
 
 			"subagent":      Emit("delegation.subagent.started", Subject("subagent"), Pair("subagent"), Str("agent_type", "kind")),
 			"subagent_done": Emit("delegation.subagent.stopped", Subject("subagent"), Pair("subagent"), Str("agent_type", "kind"), Const("status", "ok"), Dur("duration_ms", "ms")),
@@ -88,6 +94,7 @@ func hooks() *Table {
 
 			"compacting": Nothing("session.compacted is told once, at compacted"),
 			"compacted":  Emit("session.compacted", Str("trigger", "trigger"), Int("estimated_token_count", "tokens")),
+			"stopped":    Emit("run.cancelled", Need("run"), Key("run"), Const("by", "user")).Note("it was interrupted (SIGINT)"),
 			"tick":       Vendor(Int("n", "n")),
 		},
 	})
@@ -110,13 +117,31 @@ var filled = Do("values", []adapters.TermField{{Member: "answer.values", From: "
 
 // Reply is what the agent hears while it waits: the option, or the values.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {
-	switch {
-	case m.Name == "permission" && (a.Option == "allow" || a.Option == "deny"):
-		return event.AppendValue(nil, map[string]any{"option": a.Option})
-	case m.Name == "permission" && a.Text != "":
-		return event.AppendValue(nil, map[string]any{"option": "deny", "text": a.Text})
+	switch option := Chosen(a); {
 	case m.Name == "form" && a.Values != nil:
 		return event.AppendValue(nil, map[string]any{"values": a.Values})
+	case m.Name == "form":
+		if !Declined(a) {
+			return nil
+		}
+		return event.AppendValue(nil, map[string]any{"option": "decline"})
+	case option == "allow":
+		return event.AppendValue(nil, map[string]any{"option": option})
+	case option == "deny":
+		return event.AppendValue(nil, map[string]any{"option": option, "text": Reason(a)})
 	}
 	return nil
+}
+
+// Instruct tells the agent a text in any of its hooks.
+func Instruct(m adapters.Moment, text string) []byte {
+	if m.Channel != adapters.Hook || text == "" {
+		return nil
+	}
+	return event.AppendValue(nil, map[string]any{"note": text})
+}
+
+// Cancel interrupts what the agent is about.
+func Cancel(adapters.Target) []adapters.Act {
+	return []adapters.Act{{Signal: "INT"}}
 }

@@ -21,7 +21,7 @@ func moments(t testing.TB) (ms []adapters.Moment) {
 				t.Fatalf("%s: %v", s.Event, err)
 			}
 			ms = append(ms, adapters.Moment{Channel: adapters.Hook, Name: s.Event, Payload: p, Raw: raw, Held: s.Wait > 0})
-			for _, k := range []string{"", "allow", "deny", "values"} {
+			for _, k := range []string{"", "allow", "deny", "values", "decline"} {
 				add(s.Then[k])
 			}
 		}

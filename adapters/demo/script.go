@@ -25,6 +25,16 @@ func (s Step) JSON(session, run string) []byte {
 	return event.AppendValue(nil, p)
 }
 
+// Note is a text that the agent was given on its way, "" where there is none.
+func Note(body []byte) string {
+	o, err := event.ParseObject(body)
+	if err != nil {
+		return ""
+	}
+	s, _ := o["note"].(string)
+	return s
+}
+
 // Answer reads what a waiting step heard: the option's id, "values", or "" for
 // no decision.
 func Answer(body []byte) string {
@@ -94,12 +104,14 @@ var Script = []Step{
 	{beat, "tool", wipe, 0, nil},
 	{beat, "tool_blocked", with(wipe, obj{"rule": "deny-rm-rf"}), 0, nil},
 	{beat, "form", obj{"form": "form-1", "title": "Where should it go?", "schema": schema}, 4 * beat, map[string][]Step{
-		"": {{0, "form_answered", obj{"form": "form-1", "schema": schema, "values": obj{"env": "staging", "replicas": 2, "why": "as last time"}}, 0, nil}},
+		"values":  {{beat, "form_taken", obj{"form": "form-1"}, 0, nil}},
+		"decline": {{beat, "form_taken", obj{"form": "form-1"}, 0, nil}},
+		"":        {{0, "form_answered", obj{"form": "form-1", "schema": schema, "values": obj{"env": "staging", "replicas": 2, "why": "as last time"}}, 0, nil}},
 	}},
 	{beat, "tool", deploy, 0, nil},
 	{beat, "permission", deploy, time.Second, map[string][]Step{
 		"allow": {{2 * beat, "tool_done", with(deploy, obj{"output": "deployed", "ms": 240}), 0, nil}},
-		"deny":  {{beat, "note", obj{"text": "not deploying"}, 0, nil}},
+		"deny":  {{beat, "tool_refused", with(deploy, obj{"reason": "You did not want it deployed."}), 0, nil}},
 		"":      {{0, "permission_timeout", obj{"call": "call-4", "ms": 1000}, 0, nil}},
 	}},
 	{beat, "done", obj{"text": "Built. See above for the deployment.", "tokens": obj{"in": 5210, "out": 640}}, 0, nil},

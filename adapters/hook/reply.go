@@ -20,6 +20,12 @@ func Chosen(a adapters.Answer) string {
 	return "deny"
 }
 
+// Declined says that an answer to a form refuses it, in any of the words by
+// which one that lists no options can be refused.
+func Declined(a adapters.Answer) bool {
+	return slices.Contains([]string{"decline", "deny", "reject", "cancel"}, a.Option)
+}
+
 // Reason is what a refusal says to the agent.
 func Reason(a adapters.Answer) string {
 	if a.Text == "" || strings.EqualFold(strings.TrimSpace(a.Text), "deny") {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -36,6 +37,13 @@ type config struct {
 	Agent      string
 	JSON       bool
 	Quiet      bool
+
+	// The road back.
+	Hold        time.Duration // negative is the adapter's own window
+	Gate        []string      // tools, patterns with *
+	Allow, Deny []string      // verbs
+	AnswerAfter time.Duration
+	Senders     []string
 }
 
 // off is the Listen that starts and joins no collector.
@@ -82,6 +90,18 @@ var settings = []setting{
 		apply: func(c *config, v string) error { c.Adapter = v; return nil }},
 	{name: "agent", arg: "NAME", usage: "the agent name that events carry (default: the adapter's)",
 		apply: func(c *config, v string) (err error) { c.Agent, err = parseAgent(v); return }},
+	{name: "hold", arg: "DUR", usage: "how long a question of the agent's waits for an answer from afar; 0 takes none (default: an hour where its own dialog stays usable, else 8s)",
+		apply: func(c *config, v string) (err error) { c.Hold, err = parseHold(v); return }},
+	{name: "gate", arg: "TOOLS", usage: "tools for which somebody must be asked, patterns with * and commas between them", list: true,
+		apply: func(c *config, v string) error { c.Gate = append(c.Gate, splitList(v)...); return nil }},
+	{name: "allow", arg: "VERB", usage: "a command that is accepted from afar beyond the usual: instruct", list: true,
+		apply: func(c *config, v string) error { c.Allow = append(c.Allow, splitList(v)...); return nil }},
+	{name: "deny", arg: "VERB", usage: "a command that is not accepted: respond, cancel, pause, resume, instruct, or *", list: true,
+		apply: func(c *config, v string) error { c.Deny = append(c.Deny, splitList(v)...); return nil }},
+	{name: "answer-after", arg: "DUR", usage: "refuse an answer that comes sooner after its question: nobody has read it",
+		apply: func(c *config, v string) (err error) { c.AnswerAfter, err = parseWait(v); return }},
+	{name: "senders", arg: "NAME", usage: "accept commands only of senders by this agent name", list: true,
+		apply: func(c *config, v string) error { c.Senders = append(c.Senders, splitList(v)...); return nil }},
 	{name: "json", usage: "write what is meant for people as JSON",
 		apply: func(c *config, v string) (err error) { c.JSON, err = parseSwitch(v); return }},
 	{name: "quiet", usage: "print nothing but the agent's own output",
@@ -145,7 +165,7 @@ func loadConfig(fs *pflag.FlagSet, getenv func(string) string, p paths) (config,
 	if err != nil {
 		return config{}, err
 	}
-	var c config
+	c := config{Hold: -1}
 	for _, s := range settings {
 		from := s.find(fs, getenv, file)
 		for i, v := range from.values {
@@ -369,6 +389,32 @@ func parseToken(v string) (string, error) {
 	}
 	return v, nil
 }
+
+// parseHold reads a window; 0 and off are none.
+func parseHold(v string) (time.Duration, error) {
+	if v == off {
+		return 0, nil
+	}
+	return parseWait(v)
+}
+
+func parseWait(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if v == "0" {
+		d, err = 0, nil
+	}
+	switch {
+	case err != nil || d < 0:
+		return 0, fmt.Errorf("%q: want a duration, such as 90s, 20m or 1h", v)
+	case d > longest:
+		return 0, fmt.Errorf("%q: want 24h at most", v)
+	}
+	return d, nil
+}
+
+// longest is how long anything is waited for: runtimes count the time of their
+// hooks in numbers that overflow.
+const longest = 24 * time.Hour
 
 func parseDir(v string) (string, error) {
 	if strings.TrimSpace(v) == "" {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,9 +29,11 @@ func newDemoCmd(a *app) *cobra.Command {
 		Short: "Play a whole session of a scripted agent, for people without an agent at hand",
 		Long: `A scripted agent plays a session: prompts, tools, a failure, a denial, a
 permission, a form, a subagent and a compaction. It is wrapped as any agent is:
-its events are in the log and at the collector. Where nobody answers, its
-permission times out in a second.`,
+its events are in the log and at the collector. Its form and its permission wait
+up to 20 seconds each for an answer (aep-wrap pending, aep-wrap respond, or the
+page), or as long as --hold says; where nobody could answer, a second.`,
 		Example: `  aep-wrap demo
+  aep-wrap --hold 5m demo              time enough to answer from another terminal
   aep-wrap --capture redacted demo     the same, with its words
   aep-wrap tail                        watch it from another terminal`,
 		Args: cobra.NoArgs,
@@ -47,8 +52,15 @@ func newDemoAgentCmd(a *app) *cobra.Command {
 			if url == "" {
 				return usageError("%s is what aep-wrap demo starts", demoAgent)
 			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT)
+			defer stop()
 			p := &player{out: a.Stdout, url: url, session: event.NewID(time.Now())}
-			return p.play(cmd.Context(), demo.Script)
+			err := p.play(ctx, demo.Script)
+			if ctx.Err() != nil && cmd.Context().Err() == nil {
+				_, err = p.tell(cmd.Context(), demo.Step{Event: "stopped", Payload: map[string]any{"run": p.run}})
+				return cmp.Or(err, error(&exitError{code: 130}))
+			}
+			return err
 		},
 	}
 }
@@ -60,6 +72,9 @@ func (a *app) demo() error {
 		return err
 	}
 	a.cfg.Adapter = demo.Adapter().Name
+	if a.cfg.Hold < 0 {
+		a.cfg.Hold = demoHold
+	}
 	l := &launch{app: a, path: self, args: []string{self, demoAgent}, env: a.agentEnv(), start: time.Now()}
 	err = l.run()
 	if l.road == nil || l.logDir == "" || a.cfg.Quiet {
@@ -75,12 +90,19 @@ func (a *app) demo() error {
 	return err
 }
 
+// hintAfter is how long a question stays without a word on how to answer it.
+const hintAfter = time.Second
+
+// demoHold is how long the scripted agent waits for an answer from afar.
+const demoHold = 20 * time.Second
+
 // player plays the script as an agent would: it tells its hooks, and waits for
 // an answer where it asks.
 type player struct {
 	out     io.Writer
 	url     string
 	session string
+	run     string // the one that was begun last
 }
 
 func (p *player) play(ctx context.Context, steps []demo.Step) error {
@@ -89,8 +111,18 @@ func (p *player) play(ctx context.Context, steps []demo.Step) error {
 			return err
 		}
 		fmt.Fprintf(p.out, "demo: %s\n", s.Event)
+		if s.Event == "prompt" {
+			p.run = runOf(s)
+		}
 		asked := time.Now()
+		hint := func() bool { return true }
+		if s.Wait > 0 {
+			hint = time.AfterFunc(hintAfter, func() {
+				fmt.Fprintf(p.out, "demo: %s waits for an answer: see aep-wrap pending, then aep-wrap respond\n", s.Event)
+			}).Stop
+		}
 		answer, err := p.tell(ctx, s)
+		hint()
 		if err != nil {
 			return err
 		}
@@ -110,9 +142,7 @@ func (p *player) play(ctx context.Context, steps []demo.Step) error {
 }
 
 func (p *player) tell(ctx context.Context, s demo.Step) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Wait+10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/"+s.Event, bytes.NewReader(s.JSON(p.session, "run-1")))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/"+s.Event, bytes.NewReader(s.JSON(p.session, firstRun)))
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +156,20 @@ func (p *player) tell(ctx context.Context, s demo.Step) (string, error) {
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("hook %s: %s", s.Event, resp.Status)
 	}
+	if note := demo.Note(body); note != "" {
+		fmt.Fprintf(p.out, "demo: was told: %s\n", visible(note))
+	}
 	return demo.Answer(body), err
+}
+
+// firstRun is the run of the script's steps that name no other.
+const firstRun = "run-1"
+
+func runOf(s demo.Step) string {
+	if run, ok := s.Payload["run"].(string); ok {
+		return run
+	}
+	return firstRun
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

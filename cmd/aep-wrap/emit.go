@@ -58,12 +58,16 @@ func (l *launch) makeSink() error {
 	s := &sink{name: a.sinkName(), target: a.postConfig(l.log, func(line string) { l.trouble("%s", line) }), done: make(chan struct{})}
 	s.logged = func() bool { return l.logDir != "" && l.road.Stats().Unlogged == 0 }
 	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Pace: pace, SaveEvery: saveEvery, Log: l.log})
-	var err error
-	s.socket, err = ws.New(ws.Config{
+	c := ws.Config{
 		URL: s.target.URL, Token: s.target.Token, Client: s.target.Client, MinWait: s.target.MinWait,
 		Agent: l.name, Instance: instance(), Capabilities: l.capabilities,
 		Fallback: s.fallback, Log: l.log,
-	}, s.Feed)
+	}
+	if l.target != nil {
+		c.OnCommand, c.OnReconnect = l.command, l.pendingAgain
+	}
+	var err error
+	s.socket, err = ws.New(c, s.Feed)
 	if err != nil {
 		return usageError("--collector: %w", err)
 	}
@@ -239,8 +243,8 @@ func (l *launch) capabilities() ws.Capabilities {
 		}
 		caps.Experimental[category] = true
 	}
-	if l.control != nil {
-		caps.Control = l.control()
+	if l.target != nil {
+		caps.Control = l.declared()
 	}
 	return caps
 }

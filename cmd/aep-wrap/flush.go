@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"os/signal"
@@ -249,9 +250,18 @@ const (
 	leftTime  = 20 * time.Second // of one start, in the background
 )
 
-// policy is how much events may say.
+// policy is how much events may say. What is said about commands (why one is
+// refused, a command's own words in the log) is what people say to each other,
+// as in requests: it goes as far as they do, unless it has a word of its own.
 func (a *app) policy() redaction.Policy {
-	return redaction.Policy{Ceiling: a.cfg.Capture, For: a.cfg.CaptureFor}
+	p := redaction.Policy{Ceiling: a.cfg.Capture, For: a.cfg.CaptureFor}
+	if level, ok := p.For["attention"]; ok {
+		p.For = maps.Clone(p.For)
+		if _, own := p.For["control"]; !own {
+			p.For["control"] = level
+		}
+	}
+	return p
 }
 
 func (a *app) newLeft(log *slog.Logger) *left {

@@ -24,9 +24,9 @@ import (
 	"aep-wrap/adapters/all"
 	"aep-wrap/agent"
 	"aep-wrap/agent/hookclient"
+	"aep-wrap/control"
 	"aep-wrap/event"
 	"aep-wrap/queue/jsonl"
-	"aep-wrap/queue/ws"
 	"aep-wrap/redaction"
 	"aep-wrap/session"
 )
@@ -158,7 +158,8 @@ type launch struct {
 	tails   map[string]*agent.Tail
 
 	sink    *sink               // beyond the log; nil where there is none
-	control func() *ws.Control  // what commands this launch accepts; nil is none
+	target  *control.Dispatcher // of commands; nil where none can come
+	effects *agent.Effects
 	tidy    func(time.Duration) // ends the care for sessions that crashed wrappers left, with so much patience
 }
 
@@ -242,6 +243,9 @@ func (l *launch) run() error {
 	}
 	for _, f := range spec.ExtraFiles {
 		f.Close()
+	}
+	if l.effects != nil {
+		l.effects.Started(proc)
 	}
 	l.road.Observe(l.started(proc.Pid()), 0)
 	l.tidy = l.startTidying()
@@ -367,10 +371,14 @@ func (l *launch) cleanUp() {
 func (l *launch) wire(seen adapters.Launch) error {
 	l.wiring = adapters.Wiring{Args: l.args}
 	end := adapters.Endpoint{Dir: l.dir, Helper: helper(l.adapter.Name)}
+	if err := l.makeControl(); err != nil {
+		return err
+	}
 	if err := l.makeSink(); err != nil {
 		return err
 	}
 	l.makeRoad()
+	l.allowed(&seen)
 	var err error
 	l.hooks, err = agent.ServeHooks(agent.HookConfig{Adapter: l.adapter.Name, Dir: l.dir, Observer: observer{l.road, l}, Log: l.log})
 	if err != nil {
@@ -419,16 +427,14 @@ type observer struct {
 // logPatience is how long a hook waits for the session logs to be read.
 const logPatience = 20 * time.Millisecond
 
-func (o observer) Observe(m adapters.Moment, size int) {
-	if m.Channel == adapters.Hook {
-		o.l.mu.Lock()
-		tails := slices.Collect(maps.Values(o.l.tails))
-		o.l.mu.Unlock()
-		for _, t := range tails {
-			t.CatchUp(logPatience)
-		}
+func (o observer) Hook(m adapters.Moment, size int) *agent.Held {
+	o.l.mu.Lock()
+	tails := slices.Collect(maps.Values(o.l.tails))
+	o.l.mu.Unlock()
+	for _, t := range tails {
+		t.CatchUp(logPatience)
 	}
-	o.Road.Observe(m, size)
+	return o.Road.Hook(m, size)
 }
 
 // helper is the command line of the hook helper: the tiny binary beside ours,
@@ -494,7 +500,7 @@ func (l *launch) makeRoad() {
 	l.road = agent.NewRoad(agent.RoadConfig{
 		Adapter: l.adapter, Agent: l.name, Host: hostname(), Traceparent: l.app.Getenv("TRACEPARENT"),
 		Session: l.id, Start: l.start, LogDir: l.logDir, Gate: gate, Sinks: sinks,
-		Log: l.log, Say: l.say, Follow: l.follow,
+		Log: l.log, Say: l.say, Follow: l.follow, Control: l.target, Patience: l.patience(),
 	})
 }
 

@@ -46,6 +46,11 @@ type Config struct {
 	// nil takes none, and declares none whatever Capabilities say.
 	OnCommand func(line []byte, h event.Header)
 
+	// OnReconnect is called when a connection has taken the place of an earlier
+	// one, on a goroutine of its own: what must be said again goes by Send. It
+	// may be nil.
+	OnReconnect func()
+
 	// Live says whether a session of the feed is to be claimed after a
 	// reconnect; nil is every one that the feed was not told is Done.
 	Live func(agent, session string) bool
@@ -603,6 +608,9 @@ func (e *Emitter) connected(c *conn) {
 	e.resume()
 	e.live = c
 	e.stats.Hellos++
+	if e.stats.Hellos > 1 && e.c.OnReconnect != nil {
+		go e.c.OnReconnect()
+	}
 	if e.stats.State != Connected {
 		e.stats.State, e.stats.Word, e.stats.Since = Connected, "", e.c.Clock.Now()
 	}

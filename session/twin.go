@@ -1,0 +1,76 @@
+package session
+
+import "aep-wrap/event"
+
+// twin says whether a tool's request is one that another channel of the
+// runtime has told already, of which one gives the call's id and the other
+// does not. Drafts of such a runtime say by their Link what the tool looks
+// like; each telling is matched once, the oldest first. From then on the tool
+// is known by its call id too.
+func (s *Session) twin(d *event.Draft, f *facts) bool {
+	if d.Type != "tool.requested" || d.Link.Tool == "" {
+		return false
+	}
+	if f.call != "" && s.st.seen.has(event.DeriveID(s.cfg.Agent, s.cfg.Session, d.Type, f.call)) {
+		return true // read before
+	}
+	t := s.lookalike(d.Link, f.call != "")
+	if t == nil {
+		return false
+	}
+	t.twin = true
+	if f.call == "" {
+		return true
+	}
+	s.st.rename(t, f.call)
+	s.st.seen.add(event.DeriveID(s.cfg.Agent, s.cfg.Session, d.Type, f.call))
+	return true
+}
+
+// lookalike finds the oldest tool, open or past, that the other channel told
+// and this one did not: by its name and input, or, where its input was changed
+// on its way, by its name, if that can mean one open tool only.
+func (s *Session) lookalike(l event.Link, byCall bool) (found *tool) {
+	var named *tool
+	n := 0
+	for _, list := range []*table[*tool]{s.st.past, s.st.tools} {
+		list.all(func(_ string, t *tool) bool {
+			if t.twin || !t.live || t.name != l.Tool || byCall != (t.call == "") {
+				return true
+			}
+			if t.args == l.Args {
+				found = t
+				return false
+			}
+			if list == s.st.tools {
+				named, n = t, n+1
+			}
+			return true
+		})
+		if found != nil {
+			return found
+		}
+	}
+	if n == 1 {
+		return named
+	}
+	return nil
+}
+
+// rename gives a tool the call id that another channel knew.
+func (st *State) rename(t *tool, call string) {
+	old := callKey(t.call, t.id)
+	t.call = call
+	for _, list := range []*table[*tool]{st.tools, st.past} {
+		if x, ok := list.get(old); ok && x == t {
+			list.del(old)
+			list.put(call, t)
+		}
+	}
+	st.requests.all(func(_ string, r *request) bool {
+		if r.tool == t.id {
+			r.call = call
+		}
+		return true
+	})
+}
