@@ -237,7 +237,10 @@ func (s *Session) toolOf(d *event.Draft, f *facts) *tool {
 	if link.Tool == "" {
 		link.Tool = f.tool
 	}
-	return s.linked(link, func(t *tool) bool { return t.call == "" || t.twin })
+	if t := s.linked(link, func(t *tool) bool { return t.call == "" || t.twin }); t != nil || d.Link.Tool == "" {
+		return t
+	}
+	return s.echoed(d.Link)
 }
 
 // linked finds the oldest open tool that looks like link and passes ok. Where

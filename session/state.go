@@ -56,6 +56,7 @@ type tool struct {
 	outcome   bool // its one outcome was told
 	asked     bool // a permission was asked for it
 	twin      bool // two channels told it, one of them without the call id
+	echo      bool // both channels told its outcome
 	live      bool // bound, not read back
 }
 
@@ -283,8 +284,8 @@ func (st *State) progress(id string) {
 // endTool moves the tool that an outcome speaks of out of the open ones.
 func (st *State) endTool(h *event.Header, f *facts) {
 	call := f.call
-	if f.about != nil && f.about.twin {
-		call = f.about.call
+	if t := f.about; t != nil && t.twin {
+		call, t.echo = t.call, t.echo || f.call == ""
 	}
 	key, t := st.openTool(call, h.Cause)
 	if t == nil {

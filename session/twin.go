@@ -57,6 +57,21 @@ func (s *Session) lookalike(l event.Link, byCall bool) (found *tool) {
 	return nil
 }
 
+// echoed finds the tool whose outcome the channel that knows its call was
+// ahead to tell: it is told once more, without the call.
+func (s *Session) echoed(l event.Link) (found *tool) {
+	s.st.past.all(func(_ string, t *tool) bool {
+		if t.twin && t.outcome && !t.echo && t.name == l.Tool && t.args == l.Args {
+			found = t
+		}
+		return found == nil
+	})
+	if found != nil {
+		found.echo = true
+	}
+	return found
+}
+
 // rename gives a tool the call id that another channel knew.
 func (st *State) rename(t *tool, call string) {
 	old := callKey(t.call, t.id)

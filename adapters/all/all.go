@@ -8,6 +8,7 @@ import (
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/claudecode"
 	"aep-wrap/adapters/codex"
+	"aep-wrap/adapters/copilot"
 	"aep-wrap/adapters/demo"
 	"aep-wrap/adapters/gemini"
 	"aep-wrap/adapters/generic"
@@ -24,6 +25,7 @@ func List() []adapters.Adapter {
 		qwen.Adapter(),
 		gemini.Adapter(),
 		kimi.Adapter(),
+		copilot.Adapter(),
 		demo.Adapter(),
 		generic.Adapter(),
 	}

@@ -1,0 +1,123 @@
+package copilot
+
+import (
+	"path"
+	"slices"
+
+	"aep-wrap/adapters"
+	"aep-wrap/event"
+)
+
+// Detect finds Copilot in a command line.
+func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
+
+func index(args []string) int {
+	return adapters.CommandIndex(args, []string{"copilot"}, []string{"@github/copilot"})
+}
+
+// grammar is the syntax of its flags.
+var grammar = adapters.Grammar{
+	Valued: []string{
+		"-i", "--interactive", "-p", "--prompt", "--model", "--reasoning-effort", "--context", "--auto-tier", "--agent", "-n", "--name",
+		"--session-id", "-C", "--log-dir", "--extension-sdk-path", "--log-level", "--stream", "--output-format", "--add-dir", "--attachment",
+		"--disable-mcp-server", "--enable-mcp-server", "--add-github-mcp-toolset", "--add-github-mcp-tool", "--plugin-dir",
+		"--additional-mcp-config", "--mcp-github-auth", "--max-autopilot-continues", "--mode", "--environment-host",
+		"--environment-compute-id", "--dynamic-retrieval", "--max-ai-credits", "--usage-output-file",
+	},
+	Variadic: []string{
+		"--allow-tool", "--deny-tool", "--available-tools", "--excluded-tools", "--secret-env-vars", "--allow-url", "--deny-url",
+	},
+	Optional: []string{"-r", "--resume", "--connect", "--share", "--bash-env", "--mouse"},
+}
+
+// subcommands start no session of this terminal.
+var subcommands = []string{
+	"app", "login", "help", "init", "config", "update", "version", "workflow", "sessions", "memories", "plugin", "mcp", "skill",
+	"instruction", "lsp", "sandbox", "completion",
+}
+
+// asks are flags that print something and end.
+var asks = []string{"-h", "--help", "-v", "--version"}
+
+// homeVar names the folder of Copilot's files.
+const homeVar = "COPILOT_HOME"
+
+// plugin is the folder of the plugin that brings our hooks.
+const plugin = "copilot"
+
+// Wire gives Copilot a plugin of ours, whose hooks run beside the user's.
+func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
+	out := adapters.Wiring{Args: slices.Clone(l.Args)}
+	at := index(l.Args)
+	if at < 0 {
+		return out, nil
+	}
+	words := grammar.Read(l.Args[at+1:])
+	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
+		out.Passthrough = true
+		return out, nil
+	}
+	if why := noHooks(e, words); why != "" {
+		out.Notes = []string{"copilot: " + why + "; its hooks are not installed"}
+		if words.Value("--output-format") == "json" {
+			out.Stdout = adapters.Stream
+		}
+		return out, nil
+	}
+	out.Args = append(append(slices.Clone(l.Args[:at+1]), "--plugin-dir", path.Join(e.Dir, plugin)), l.Args[at+1:]...)
+	out.Files = map[string][]byte{
+		plugin + "/plugin.json": []byte(`{"name":"aep-wrap","version":"1.0.0","hooks":"hooks.json"}` + "\n"),
+		plugin + "/hooks.json":  append(event.AppendValue(nil, map[string]any{"version": 1, "hooks": hooksOf(l, e)}), '\n'),
+	}
+	if e.Socket != "" {
+		out.SetEnv = map[string]string{"AEP_HOOK_SOCKET": e.Socket}
+	}
+	out.LogRoot, _ = l.Getenv(homeVar)
+	if out.LogRoot == "" {
+		out.LogRoot = path.Join(l.Home, ".copilot")
+	}
+	return out, nil
+}
+
+// noHooks says why no hook of ours would run; "" is that they will.
+func noHooks(e adapters.Endpoint, w adapters.Line) string {
+	switch {
+	case len(e.Helper) == 0 || e.Dir == "":
+		return "there is nothing for hooks to report to"
+	case w.Has("--connect"), w.Has("--environment-host"):
+		return "the session is another process's"
+	}
+	return ""
+}
+
+type hooked struct {
+	name    string
+	waits   bool // may be held for an answer
+	timeout int  // seconds
+}
+
+// installed are the hooks that are installed. A hook that is cut off lets the
+// tool run; one that fails forbids it.
+var installed = []hooked{
+	{"sessionStart", false, 10}, {"sessionEnd", false, 10}, {"userPromptSubmitted", false, 10}, {"agentStop", false, 10},
+	{"preToolUse", true, 10}, {"postToolUse", false, 10}, {"postToolUseFailure", false, 10}, {"errorOccurred", false, 10},
+	{"notification", false, 10}, {"subagentStart", false, 10}, {"subagentStop", false, 10},
+}
+
+// margin is what a hook may take beyond its hold, in seconds.
+const margin = 10
+
+func hooksOf(l adapters.Launch, e adapters.Endpoint) map[string]any {
+	all := map[string]any{}
+	for _, h := range installed {
+		timeout := h.timeout
+		if h.waits && len(l.Gate) > 0 {
+			timeout = max(timeout, int(l.Hold.Seconds())+margin)
+			timeout = max(timeout, int(l.Both.Seconds())+margin)
+		}
+		// Copilot takes a command that fails for a refusal: also one that is
+		// no longer there.
+		all[h.name] = []any{map[string]any{"type": "command", "bash": e.HelperCommand(h.name) + " || exit 0", "timeoutSec": timeout}}
+	}
+	return all
+}
