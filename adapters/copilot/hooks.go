@@ -48,7 +48,7 @@ func hooks() *Table {
 			"permissionRequest": Nothing("it runs for every tool that may need a permission, also where none is asked for"),
 			"notification":      notification,
 			"Notification":      notification.Note("as the payload names itself"),
-			"errorOccurred": Emit("error.raised", Fault(Word("type", "errorContext", "error"), "error.message"), Const("fatal", false)),
+			"errorOccurred":     Emit("error.raised", Fault(Word("type", "errorContext", "error"), "error.message"), Const("fatal", false)),
 
 			"subagentStart": Emit("delegation.subagent.started", Subject("agentId"), Pair("agentId"), OfParent, Str("agent_type", "agentName")),
 			"subagentStop":  Emit("delegation.subagent.stopped", Subject("agentId"), Pair("agentId"), OfParent, Str("agent_type", "agentName")),

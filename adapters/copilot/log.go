@@ -126,4 +126,3 @@ func stream() *Table {
 	}
 	return New(v)
 }
-
