@@ -34,19 +34,30 @@ type Request struct {
 
 // RequestOf reads the draft of an attention.requested, placed or not.
 func RequestOf(d *event.Draft) Request {
-	r := Request{ID: d.ID, Session: d.Session}
-	r.Kind, _ = member(d.Fields, "kind").(string)
-	for _, v := range listOf(member(d.Fields, "respond_via")) {
+	return readRequest(&d.Header, d.Fields)
+}
+
+// RequestFrom reads an attention.requested as it came in: what its capture
+// level has left out is not there.
+func RequestFrom(e *event.Event) Request {
+	data, _ := event.ParseObject(e.Data)
+	return readRequest(&e.Header, data)
+}
+
+func readRequest(h *event.Header, data any) Request {
+	r := Request{ID: h.ID, Session: h.Session}
+	r.Kind, _ = member(data, "kind").(string)
+	for _, v := range listOf(member(data, "respond_via")) {
 		if s, ok := v.(string); ok {
 			r.Via = append(r.Via, s)
 		}
 	}
-	for _, o := range listOf(member(d.Fields, "options")) {
+	for _, o := range listOf(member(data, "options")) {
 		if id := str(o, "id"); id != "" {
 			r.Options = append(r.Options, Option{id, str(o, "label")})
 		}
 	}
-	for _, o := range listOf(member(d.Fields, "fields")) {
+	for _, o := range listOf(member(data, "fields")) {
 		f := event.FormField{ID: str(o, "id"), Type: str(o, "type"), Label: str(o, "label")}
 		if b, ok := member(o, "required").(bool); ok {
 			f.Required = &b

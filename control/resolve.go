@@ -6,6 +6,21 @@ import (
 	"strings"
 )
 
+// AmbiguousError is a beginning that several ids have.
+type AmbiguousError struct {
+	Prefix string
+	Found  []string // sorted
+}
+
+func (e *AmbiguousError) Error() string {
+	const most = 5
+	found, more := e.Found, ""
+	if n := len(found) - most; n > 0 {
+		found, more = found[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%q is not unique: %s%s", e.Prefix, strings.Join(found, ", "), more)
+}
+
 // Resolve finds the one id that a person meant by its beginning: the whole id,
 // or the only one that begins so, upper and lower case alike where nothing
 // matches exactly. The error names what there is to choose from.
@@ -35,10 +50,5 @@ func Resolve(prefix string, ids []string) (string, error) {
 		return "", fmt.Errorf("nothing begins with %q", prefix)
 	}
 	slices.Sort(found)
-	const most = 5
-	more := ""
-	if n := len(found) - most; n > 0 {
-		found, more = found[:most], fmt.Sprintf(" and %d more", n)
-	}
-	return "", fmt.Errorf("%q is not unique: %s%s", prefix, strings.Join(found, ", "), more)
+	return "", &AmbiguousError{prefix, found}
 }

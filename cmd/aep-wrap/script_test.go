@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 		"drafter":  func() { os.Exit(drafter()) },
 		"get":      get,
 		"onpty":    onPTY,
+		"standin":  standInMain,
 	})
 }
 
