@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
@@ -136,7 +137,32 @@ func (c *Collector) allowed(r *http.Request) Role {
 		return tokens.roles(strings.TrimSpace(token))
 	}
 	// Browsers' EventSource and WebSocket cannot set a header (AEP-0003 §8.1).
+	// What a WebSocket can do is to offer protocols, which, unlike an address,
+	// nobody logs.
+	if token, ok := offeredToken(r.Header); ok {
+		return tokens.roles(token)
+	}
 	return tokens.roles(r.URL.Query().Get("access_token"))
+}
+
+// The protocols that a browser's WebSocket may offer: ours, and beside it one
+// that is the token in base64url. Ours alone is ever chosen.
+const (
+	subprotocol   = "aep"
+	tokenProtocol = "aep.bearer."
+)
+
+// offeredToken is the token among a handshake's protocols.
+func offeredToken(h http.Header) (string, bool) {
+	for _, v := range h.Values("Sec-WebSocket-Protocol") {
+		for offer := range strings.SplitSeq(v, ",") {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(offer), tokenProtocol); ok {
+				token, err := base64.RawURLEncoding.DecodeString(text)
+				return string(token), err == nil
+			}
+		}
+	}
+	return "", false
 }
 
 // connContext marks a unix socket's connections.
