@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // trusted marks the requests of a connection that its socket's file mode has
@@ -133,16 +134,22 @@ func (c *Collector) allowed(r *http.Request) Role {
 	if len(tokens) == 0 {
 		return Emit | Watch
 	}
+	token := presented(r)
+	return tokens.roles(token) | c.links.roles(token, time.Now())
+}
+
+// presented is the token that a request comes with.
+func presented(r *http.Request) string {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		return tokens.roles(strings.TrimSpace(token))
+		return strings.TrimSpace(token)
 	}
 	// Browsers' EventSource and WebSocket cannot set a header (AEP-0003 §8.1).
 	// What a WebSocket can do is to offer protocols, which, unlike an address,
 	// nobody logs.
 	if token, ok := offeredToken(r.Header); ok {
-		return tokens.roles(token)
+		return token
 	}
-	return tokens.roles(r.URL.Query().Get("access_token"))
+	return r.URL.Query().Get("access_token")
 }
 
 // The protocols that a browser's WebSocket may offer: ours, and beside it one

@@ -26,6 +26,10 @@ type Config struct {
 	Token  string
 	Tokens []Token
 
+	// LinkKey signs the tokens of devices that links let in; without one there
+	// are no links. See SetLinkKey.
+	LinkKey []byte
+
 	// Origins are the web origins, besides our own, whose pages may use the
 	// endpoint: "https://watch.example".
 	Origins []string
@@ -58,6 +62,7 @@ type Collector struct {
 	inFlight atomic.Int64 // bytes of bodies being read
 	ready    atomic.Bool
 	tokens   atomic.Pointer[admittance]
+	links    links
 	started  time.Time
 
 	// draining is closed when open streams have to end.
@@ -113,11 +118,14 @@ func New(cfg Config) *Collector {
 	c.hub.report = c.look.report
 	c.stats = c.metrics()
 	c.SetTokens(append([]Token{{cfg.Token, AllRoles}}, cfg.Tokens...))
+	c.SetLinkKey(cfg.LinkKey)
 	c.routes = map[string]route{
 		"/events":          {map[string]method{"GET": {AllRoles, c.discovery}, "POST": {Emit, c.ingest}}},
 		"/.well-known/aep": get(AllRoles, c.discovery),
 		"/stream":          get(Watch, c.stream),
 		"/socket":          get(AllRoles, c.socket),
+		"/link":            {map[string]method{"POST": {AllRoles, c.mintLink}}},
+		"/link/exchange":   {map[string]method{"POST": {0, c.exchangeLink}}},
 		"/healthz":         get(0, c.healthz),
 		"/readyz":          get(0, c.readyz),
 		"/metrics":         get(Watch, func(w http.ResponseWriter, r *http.Request) { c.stats(w, r) }),
