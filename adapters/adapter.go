@@ -21,7 +21,8 @@ type Channel string
 const (
 	Hook       Channel = "hook"       // a hook's JSON payload
 	Stream     Channel = "stream"     // a line of the runtime's machine-readable stdout
-	Transcript Channel = "transcript" // a line of the runtime's own session log
+	Transcript Channel = "transcript" // a line of the runtime's own session log, beside its hooks
+	Log        Channel = "log"        // the same line where nothing but the log tells of the session
 	Telemetry  Channel = "telemetry"  // an OTLP log record
 	Drafts     Channel = "drafts"     // a line of {type, data, …} from a program that speaks AEP itself
 	Process    Channel = "process"    // start and exit of the process, seen by us
@@ -72,6 +73,11 @@ type Adapter struct {
 	// Transcript. Nil for a runtime that keeps none.
 	Logs func(Moment) []LogFile
 
+	// Reading is how session logs are read where nothing else tells of the
+	// session: yesterday's, or those of an agent that others started. Nil for a
+	// runtime whose logs say too little, or that keeps none.
+	Reading *Reading
+
 	// Asks says whether the runtime waits in this moment for a decision that
 	// may come from afar, and how. Nil for one that never does.
 	Asks func(Moment) Ask
@@ -95,6 +101,28 @@ type Adapter struct {
 type LogFile struct {
 	Path    string // relative to Wiring.LogRoot, unless absolute
 	Session string // Moment.Session of its lines
+}
+
+// Reading is the optional part of an adapter whose runtime's logs can be read
+// alone, on channel Log.
+type Reading struct {
+	// Paths are what the paths of its logs end with, as patterns of path.Match:
+	// "projects/*/*.jsonl". They are a first guess; Identify decides.
+	Paths []string
+
+	// Identify says which session a file tells of, by its path and one of its
+	// first records. It is asked record by record until it knows; false is "not
+	// by this one".
+	Identify func(path string, record map[string]any) (Identity, bool)
+}
+
+// Identity is what a session log tells of itself.
+type Identity struct {
+	Session string
+	Step    string // the subagent whose log it is: its turns are no runs
+	Fork    string // the session whose history it may repeat
+	Version string // of the runtime or of the layout, a token
+	Strange bool   // a layout or a version that the table was not made for
 }
 
 // Names of the moments of channel Process. Start's payload is {command, args,
@@ -143,10 +171,11 @@ type Target struct {
 	TTY     bool // the runtime has its screen in our terminal
 }
 
-// Act is one means: exactly one of its first three fields is set.
+// Act is one means: exactly one of Keys, Signal and Request is set.
 type Act struct {
 	Keys    string   // typed into the runtime's terminal
 	Signal  string   // sent to its process: "INT"
+	Tree    bool     // the signal goes to all its processes: its launcher keeps one to itself
 	Request *Request // sent to its server
 
 	Patience time.Duration // how long the next means waits for this one's effect

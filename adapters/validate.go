@@ -48,6 +48,9 @@ func Validate(a Adapter) error {
 			bad("Pinned is empty: say which version of the runtime the tables were checked against")
 		}
 	}
+	if r := a.Reading; r != nil && (r.Identify == nil || len(r.Paths) == 0) {
+		bad("Reading needs Paths and Identify: without them no log is known for one of its own")
+	}
 	if (a.Asks == nil) != (a.Reply == nil) {
 		bad("Asks and Reply need each other: a question that cannot be answered, or an answer to none")
 	}
