@@ -7,6 +7,7 @@ package adaptertest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -38,6 +39,10 @@ type Spec struct {
 	// Pins files of the adapter's own in the same shape, under testdata.
 	Corpus []string
 	Pins   []string
+
+	// Moments is the channel of the container "moments", and of "fallback";
+	// "" is Hook.
+	Moments adapters.Channel
 
 	// Captures are moments as the runtime gave them, beyond the pins' inputs.
 	Captures func(testing.TB) []adapters.Moment
@@ -92,6 +97,7 @@ func Run(t *testing.T, s Spec) {
 	if s.Captures != nil {
 		own = append(own, s.Captures(t)...)
 	}
+	own = append(own, gated(s.Adapter, own)...)
 	if len(own) == 0 {
 		t.Fatal("no moment to test with: give Corpus, Pins or Captures")
 	}
@@ -108,9 +114,25 @@ func Run(t *testing.T, s Spec) {
 	} {
 		t.Run(c.name, func(t *testing.T) { c.check(s, c.moments, t.Errorf) })
 	}
+	t.Run("acts", func(t *testing.T) { acts(s.Adapter, t.Errorf) })
 	for _, w := range s.Wires {
 		t.Run("wire/"+w.Name, func(t *testing.T) { wire(t, s, w) })
 	}
+}
+
+// gated gives those of the moments that the operator may gate as they are when
+// the operator does.
+func gated(a adapters.Adapter, ms []adapters.Moment) (out []adapters.Moment) {
+	if a.Asks == nil {
+		return nil
+	}
+	for _, m := range ms {
+		if a.Asks(m).Gate != "" {
+			m.Held, m.Gated = true, true
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // ---- pins
@@ -224,7 +246,11 @@ func runPins(t *testing.T, s Spec, raw []byte) (inputs []adapters.Moment) {
 			if err := json.Unmarshal(pins[name], &p); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			one(name, channels[container], p)
+			c := channels[container]
+			if container == "moments" && s.Moments != "" {
+				c = s.Moments
+			}
+			one(name, c, p)
 		}
 	}
 	if file["fallback"] != nil {
@@ -232,7 +258,7 @@ func runPins(t *testing.T, s Spec, raw []byte) (inputs []adapters.Moment) {
 		if err := json.Unmarshal(file["fallback"], &p); err != nil {
 			t.Fatal(err)
 		}
-		one("fallback", adapters.Hook, p)
+		one("fallback", cmp.Or(s.Moments, adapters.Hook), p)
 	}
 	return inputs
 }
@@ -372,6 +398,20 @@ func pure(s Spec, ms []adapters.Moment, bad report) {
 		}
 		if s.Adapter.Logs != nil {
 			s.Adapter.Logs(m)
+		}
+		if s.Adapter.Asks != nil && s.Adapter.Asks(m) != s.Adapter.Asks(m) {
+			bad("%s %s: it asks in two ways", m.Channel, m.Name)
+		}
+		if s.Adapter.Instruct != nil {
+			told := s.Adapter.Instruct(m, "a text")
+			switch {
+			case !bytes.Equal(told, s.Adapter.Instruct(m, "a text")):
+				bad("%s %s: two instructions of one text differ", m.Channel, m.Name)
+			case told != nil && (!json.Valid(told) || !bytes.Contains(told, []byte("a text"))):
+				bad("%s %s: a text is handed on as %q", m.Channel, m.Name, told)
+			case s.Adapter.Instruct(m, "") != nil:
+				bad("%s %s: no text is handed on as one", m.Channel, m.Name)
+			}
 		}
 		if !reflect.DeepEqual(before, any(m.Payload)) {
 			bad("%s %s: the payload was changed", m.Channel, m.Name)
@@ -726,6 +766,32 @@ func values(fields []event.Fields) map[string]any {
 	return out
 }
 
+// acts asserts that each means of a cancel is one.
+func acts(a adapters.Adapter, bad report) {
+	if a.Cancel == nil {
+		return
+	}
+	for _, tty := range []bool{false, true} {
+		list := a.Cancel(adapters.Target{Session: "s", Run: "r", TTY: tty})
+		for i, act := range list {
+			n := 0
+			for _, there := range []bool{act.Keys != "", act.Signal != "", act.Request != nil} {
+				if there {
+					n++
+				}
+			}
+			switch {
+			case n != 1:
+				bad("cancel, act %d: it has %d means: %+v", i+1, n, act)
+			case act.Keys != "" && !tty:
+				bad("cancel, act %d: it types where there is no screen: %+v", i+1, act)
+			case act.Patience <= 0:
+				bad("cancel, act %d: it is waited for by nobody", i+1)
+			}
+		}
+	}
+}
+
 // ---- wiring
 
 func wire(t *testing.T, s Spec, w Wire) {
@@ -796,7 +862,7 @@ func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
 		if err != nil {
 			payload = nil
 		}
-		m := adapters.Moment{Channel: all[int(channel)%len(all)], Name: name, Payload: payload, Raw: raw, Time: at, Session: "s", Held: true}
+		m := adapters.Moment{Channel: all[int(channel)%len(all)], Name: name, Payload: payload, Raw: raw, Time: at, Session: "s", Held: true, Gated: channel >= 128}
 		s := session.New(session.Config{Agent: a.Name, Host: "host", Session: "s"})
 		for _, d := range s.Bind(at, a.Map(m)) {
 			e, err := gate.Seal(&d)
@@ -814,6 +880,14 @@ func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
 		}
 		if a.Logs != nil {
 			a.Logs(m)
+		}
+		if a.Asks != nil {
+			a.Asks(m)
+		}
+		if a.Instruct != nil {
+			if b := a.Instruct(m, name); len(b) > 0 && !json.Valid(b) {
+				t.Fatalf("a text is handed on as %q", b)
+			}
 		}
 	})
 }
@@ -890,4 +964,12 @@ func Launch(files map[string]string, env []string, args ...string) adapters.Laun
 			return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
 		},
 	}
+}
+
+// Held is the launch of an operator who lets others answer, for an hour, and
+// gates the shell and all of a server's tools.
+func Held(l adapters.Launch) adapters.Launch {
+	l.Hold, l.Both = 8*time.Second, time.Hour
+	l.Gate = []string{"*shell*", "Bash", "mcp_files_*"}
+	return l
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"aep-wrap/adapters"
+	"aep-wrap/adapters/acp"
 	"aep-wrap/adapters/claudecode"
 	"aep-wrap/adapters/codex"
 	"aep-wrap/adapters/copilot"
@@ -26,6 +27,7 @@ func List() []adapters.Adapter {
 		gemini.Adapter(),
 		kimi.Adapter(),
 		copilot.Adapter(),
+		acp.Adapter(),
 		demo.Adapter(),
 		generic.Adapter(),
 	}
