@@ -409,7 +409,7 @@ func (s *Session) closeOne(at time.Time, r *request) {
 
 func (s *Session) resolve(at time.Time, r *request, resolution string) {
 	s.rule(at, &event.Draft{
-		Header: event.Header{Type: "attention.resolved", Subject: r.id, Time: at, Run: r.run, Step: r.step},
+		Header: event.Header{Type: "attention.resolved", Subject: r.id, Time: at, Run: r.run, Step: r.step}, Key: r.id,
 		Fields: event.Fields{event.Meta("resolution", resolution)},
 	})
 }
@@ -422,7 +422,7 @@ func (s *Session) answeredLocally(at time.Time, r *request, option string) {
 		answer = event.Fields{event.Meta("option", option)}
 	}
 	s.rule(at, &event.Draft{
-		Header: event.Header{Type: "attention.answered", Subject: r.id, Time: at, Run: r.run, Step: r.step},
+		Header: event.Header{Type: "attention.answered", Subject: r.id, Time: at, Run: r.run, Step: r.step}, Key: r.id,
 		Fields: event.Fields{event.Meta("answer", answer), event.Meta("via", "oob")},
 	})
 	s.resolve(at, r, "answered")

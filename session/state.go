@@ -95,6 +95,9 @@ func NewState() *State {
 // Position is the last position used, and whether there was one.
 func (st *State) Position() (event.Position, bool) { return st.last, st.any }
 
+// Seen says whether an event of this id was told.
+func (st *State) Seen(id string) bool { return st.seen.has(id) }
+
 // Ended says whether session.ended was told.
 func (st *State) Ended() bool { return st.ended }
 
