@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // CommandIndex finds the word of a command line that starts a runtime: the
@@ -108,6 +109,16 @@ func Gated(patterns []string, tool string) bool {
 		re, err := regexp.Compile("(?is)^" + strings.Join(parts, ".*") + "$")
 		return err == nil && re.MatchString(tool)
 	})
+}
+
+// Outlast is how long a runtime must let a hook take that is held for d: a
+// little longer than we hold it, so that it is we who give up; least where it
+// is not held.
+func Outlast(d, least time.Duration) time.Duration {
+	if d <= 0 {
+		return least
+	}
+	return max(least, d+30*time.Second)
 }
 
 // Getenv gives a variable of a launch's environment: the last one counts.

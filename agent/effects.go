@@ -192,6 +192,9 @@ func (x *Effects) act(p *Process, a adapters.Act) error {
 		if sig == 0 {
 			return fmt.Errorf("the adapter names a signal %q, of which there is none", a.Signal)
 		}
+		if a.Tree {
+			return p.signalTree(sig)
+		}
 		return p.Signal(sig)
 	case a.Request != nil && x.Request != nil:
 		ctx, cancel := context.WithTimeout(context.Background(), patienceOf(a))

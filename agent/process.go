@@ -306,6 +306,20 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return err
 }
 
+// signalTree sends a signal to the agent and to all that came of it.
+func (p *Process) signalTree(sig syscall.Signal) error {
+	if p.ownEnded() {
+		return ErrEnded
+	}
+	var err error
+	for _, q := range p.tree() {
+		if e := syscall.Kill(q.Pid, sig); e != nil && e != syscall.ESRCH {
+			err = e
+		}
+	}
+	return err
+}
+
 // ended is the agent's exit as far as the kernel and what we did tell it.
 func (p *Process) ended(st syscall.WaitStatus) Exit {
 	x := exitOf(st)

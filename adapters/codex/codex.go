@@ -6,6 +6,7 @@ package codex
 
 import (
 	_ "embed"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/hook"
@@ -28,8 +29,10 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
-		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}}),
+		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,
+		Instruct:   hook.Told("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
+		Cancel:     Cancel,
 	}
 }
 
@@ -49,10 +52,24 @@ func Logs(m adapters.Moment) (out []adapters.LogFile) {
 	return out
 }
 
-// Reply is what a held PermissionRequest hears back.
+// Reply is what a held PermissionRequest, or a gated PreToolUse, hears back. A
+// gate can refuse; what it lets pass is Codex's to decide.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {
-	if m.Name != "PermissionRequest" {
-		return nil
+	switch m.Name {
+	case "PermissionRequest":
+		return hook.Decision(a)
+	case "PreToolUse":
+		return hook.Verdict(a)
 	}
-	return hook.Decision(a)
+	return nil
+}
+
+// Cancel interrupts a turn: before the screen by Esc, or by ^C, of which one
+// interrupts and a second would quit; "codex exec" by SIGINT, which its
+// launcher passes on.
+func Cancel(t adapters.Target) []adapters.Act {
+	if t.TTY {
+		return []adapters.Act{{Keys: "\x1b", Patience: 3 * time.Second}, {Keys: "\x03", Patience: 3 * time.Second}}
+	}
+	return []adapters.Act{{Signal: "INT", Patience: 5 * time.Second}}
 }

@@ -126,6 +126,7 @@ func wires() []adaptertest.Wire {
 	spaced.Helper = []string{"/opt/my tools/it's/aep-wrap", "hook", name}
 	return []adaptertest.Wire{
 		{Name: "plain", Launch: launch(nil, nil, "codex"), Endpoint: endpoint},
+		{Name: "held", Launch: adaptertest.Held(launch(nil, nil, "codex")), Endpoint: endpoint},
 		{Name: "npx", Launch: launch(nil, []string{"AEP_HOOKS=all"}, "npx", "-y", "@openai/codex", "exec", "--json", "go"), Endpoint: spaced},
 		{Name: "hooks-off", Launch: launch(map[string]string{"/home/user/.codex/config.toml": "model = \"x\"\n[features]\nhooks = false # no\n"}, nil,
 			"codex", "exec", "--json", "go"), Endpoint: endpoint},

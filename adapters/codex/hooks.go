@@ -26,7 +26,7 @@ func hooks() *Table {
 			"Stop":             ofTurn(Emit("run.finished", Key("turn_id"), Text("summary", "last_assistant_message"))),
 			"Interrupt":        ofTurn(Emit("run.cancelled", Key("turn_id"), Const("by", "user"))),
 
-			"PreToolUse": Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input")),
+			"PreToolUse": Gated("tool_name", "tool_input", Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input"))),
 			"PostToolUse": Emit("tool.completed", Tool("tool_name", "tool_use_id"), Content("result", "tool_response")).
 				Note("also a command that failed: the rollout, which is ahead of it, tells tool.failed, and a tool has one outcome"),
 			"PermissionRequest": Emit("attention.requested", Permission("tool_name", "tool_input"), Open("tool_name", "tool_input", "description")).

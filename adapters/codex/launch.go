@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/hook"
@@ -144,14 +145,23 @@ type hooked struct {
 // and Interrupt off after three seconds, whatever is written here.
 var installed = []hooked{
 	{"SessionStart", 10, false}, {"SessionEnd", 3, false}, {"UserPromptSubmit", 10, false}, {"Stop", 10, false}, {"Interrupt", 3, false},
-	{"PreToolUse", 10, false}, {"PostToolUse", 10, false}, {"PermissionRequest", holdSeconds, false},
+	{"PreToolUse", 10, false}, {"PostToolUse", 10, false}, {"PermissionRequest", 10, false},
 	{"SubagentStart", 10, false}, {"SubagentStop", 10, false}, {"PostCompact", 10, false},
 	{"PreModelRequest", 10, true},
 }
 
-// holdSeconds is how long Codex lets a request be held. The wrapper's own hold
-// is far shorter, for the dialog is not shown meanwhile.
-const holdSeconds = 24 * 60 * 60
+// waits gives a hook in which somebody may be asked the time for it.
+func (h hooked) waits(l adapters.Launch) hooked {
+	held := time.Duration(0)
+	switch {
+	case h.name == "PermissionRequest":
+		held = l.Hold
+	case h.name == "PreToolUse" && len(l.Gate) > 0:
+		held = l.Both
+	}
+	h.timeout = int64(adapters.Outlast(held, time.Duration(h.timeout)*time.Second).Seconds())
+	return h
+}
 
 // flags are the words that install the hooks.
 func flags(l adapters.Launch, e adapters.Endpoint) (out []string) {
@@ -160,6 +170,7 @@ func flags(l adapters.Launch, e adapters.Endpoint) (out []string) {
 		if h.onRequest && !l.Wants(h.name) {
 			continue
 		}
+		h = h.waits(l)
 		command := e.HelperCommand(h.name)
 		line := `hooks.` + h.name + `=[{hooks=[{type="command",command=` + quoted(command) + `,timeout=` + itoa(h.timeout) + `}]}]`
 		out = append(out, "-c", line)

@@ -6,7 +6,7 @@ import (
 )
 
 // chat is the vocabulary of the session log: what each model call used, and
-// the tools that fire no hook, for they were refused, cancelled or unknown. A
+// the ends that fire no hook: of tools that were refused, cancelled or unknown. A
 // message is written again whenever it changes: its id names its facts.
 func chat() *Table {
 	return New(Vocabulary{
@@ -23,6 +23,7 @@ func chat() *Table {
 					[2]string{`Tool "`, "unknown"},
 					[2]string{"Path not in workspace:", "params"}, [2]string{"params ", "params"},
 					[2]string{"Tool execution denied by policy.", "policy"},
+					[2]string{"Tool execution blocked: ", "blocked"},
 					[2]string{"[Operation Cancelled] Reason: User denied execution.", "rejected"},
 					[2]string{"[Operation Cancelled] Reason: User cancelled tool execution.", "cancelled"},
 				), map[string]Row{
@@ -30,6 +31,7 @@ func chat() *Table {
 					"params":    refused(Emit("tool.failed", Tool("name", "id"), Fault(Const("type", "invalid_tool_params"), said))),
 					"policy":    refused(Emit("tool.denied", Tool("name", "id"), Const("by", "policy"))),
 					"rejected":  refused(Emit("tool.failed", Tool("name", "id"), Fault(Const("type", "rejected"), said))),
+					"blocked":   refused(Emit("tool.failed", Tool("name", "id"), Fault(Const("type", "blocked"), said))).Note("a BeforeTool hook refused it: ours, for who answered no, or the user's own"),
 					"cancelled": Emit("tool.failed", Tool("name", ""), Key("id"), Fault(Const("type", "cancelled"), said), Open("name", "args")),
 				}, Nothing("AfterTool tells it")), Nothing("no calls"))),
 		},
@@ -38,9 +40,10 @@ func chat() *Table {
 
 const said = "result.0.functionResponse.response.error"
 
-// refused tells also the request of a tool that fired no hook.
+// refused tells also the request, for a tool that is unknown or called wrongly
+// fires no hook at all; one that BeforeTool told is the same fact.
 func refused(end Row) Row {
-	return Many(Emit("tool.requested", Tool("name", "id"), Content("args", "args")), end)
+	return Many(Emit("tool.requested", Tool("name", "id"), Content("args", "args"), Open("name", "args")), end)
 }
 
 // stream is the vocabulary of -o stream-json. It is read only where no hook can

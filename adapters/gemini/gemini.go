@@ -5,9 +5,11 @@ package gemini
 
 import (
 	_ "embed"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/hook"
+	"aep-wrap/event"
 )
 
 //go:embed doc.md
@@ -27,10 +29,37 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Asks:       hook.Asks(map[string]adapters.Ask{"BeforeTool": {Gate: "tool_name"}}),
+		Reply:      Reply,
+		Instruct:   hook.Told("SessionStart", "BeforeAgent", "AfterTool"),
+		Cancel:     Cancel,
 	}
 }
 
 var mapMoment, terms = hook.Merge(hooks, chat, stream)
+
+// Reply is what a gated BeforeTool hears back.
+func Reply(m adapters.Moment, a adapters.Answer) []byte {
+	if m.Name != "BeforeTool" {
+		return nil
+	}
+	switch hook.Chosen(a) {
+	case "allow":
+		return event.AppendValue(nil, map[string]any{"decision": "allow"})
+	case "deny":
+		return event.AppendValue(nil, map[string]any{"decision": "deny", "reason": hook.Reason(a)})
+	}
+	return nil
+}
+
+// Cancel interrupts a turn: by Esc before the screen, else by SIGINT to all its
+// processes, for the launcher keeps it to itself.
+func Cancel(t adapters.Target) []adapters.Act {
+	if t.TTY {
+		return []adapters.Act{{Keys: "\x1b", Patience: 3 * time.Second}, {Keys: "\x1b", Patience: 3 * time.Second}}
+	}
+	return []adapters.Act{{Signal: "INT", Tree: true, Patience: 5 * time.Second}}
+}
 
 // Logs is the session's log.
 func Logs(m adapters.Moment) []adapters.LogFile {

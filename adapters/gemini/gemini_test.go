@@ -106,6 +106,7 @@ var endpoint, launch = adaptertest.Endpoint(Adapter()), adaptertest.Launch
 func wires() []adaptertest.Wire {
 	return []adaptertest.Wire{
 		{Name: "plain", Launch: launch(nil, nil, "gemini"), Endpoint: endpoint},
+		{Name: "held", Launch: adaptertest.Held(launch(nil, nil, "gemini")), Endpoint: endpoint},
 		{Name: "npx", Endpoint: endpoint, Launch: launch(nil, []string{"GEMINI_CLI_HOME=/srv/home", "AEP_HOOKS=BeforeModel"},
 			"npx", "-y", "@google/gemini-cli", "-e", "theirs", "-p", "hi")},
 		{Name: "sandbox", Endpoint: endpoint, Launch: launch(nil, nil, "gemini", "-s", "-o", "stream-json", "-p", "hi")},

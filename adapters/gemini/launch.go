@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/event"
@@ -65,15 +66,31 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		}
 		return out, nil
 	}
-	if words.Has("-e", "--extensions") {
-		// The user names the extensions to use: ours is one more.
-		out.Args = append(append(slices.Clone(l.Args[:at+1]), "--extensions="+extension), l.Args[at+1:]...)
-	}
 	const home, dot = "gemini", "gemini/.gemini"
 	ours := dot + "/extensions/" + extension
+	g := gateOf(l, words)
 	out.Files = map[string][]byte{
 		ours + "/gemini-extension.json": []byte(`{"name":"` + extension + `","version":"1.0.0"}` + "\n"),
-		ours + "/hooks/hooks.json":      append(event.AppendValue(nil, map[string]any{"hooks": hooksOf(l, e)}), '\n'),
+		ours + "/hooks/hooks.json":      append(event.AppendValue(nil, map[string]any{"hooks": hooksOf(l, e, g)}), '\n'),
+	}
+	var flags []string
+	if words.Has("-e", "--extensions") {
+		// The user names the extensions to use: ours is one more.
+		flags = append(flags, "--extensions="+extension)
+	}
+	if len(g.tools) > 0 {
+		out.Files[policyFile] = g.policy()
+		flags = append(flags, "--policy="+path.Join(e.Dir, policyFile))
+		// Ours would take the place of the user's own, unless those are given too.
+		if !words.Has("--policy") {
+			for _, p := range policies(l, base) {
+				flags = append(flags, "--policy="+p)
+			}
+		}
+	}
+	out.Notes = append(out.Notes, g.notes...)
+	if flags != nil {
+		out.Args = slices.Concat(l.Args[:at+1], flags, l.Args[at+1:])
 	}
 	out.Overlays = []adapters.Overlay{
 		{Dir: dot + "/extensions", Of: path.Join(base, ".gemini", "extensions")},
@@ -103,16 +120,8 @@ func noHooks(l adapters.Launch, e adapters.Endpoint, w adapters.Line, base strin
 	if l.ReadFile == nil {
 		return ""
 	}
-	system, _ := l.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
-	if system == "" {
-		system = systemDir() + "/settings.json"
-	}
-	defaults, _ := l.Getenv("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
-	if defaults == "" {
-		defaults = path.Join(path.Dir(system), "system-defaults.json")
-	}
 	enabled := any(nil)
-	for _, p := range []string{defaults, path.Join(base, ".gemini", "settings.json"), path.Join(l.Dir, ".gemini", "settings.json"), system} {
+	for _, p := range settingsFiles(l, base) {
 		raw, err := l.ReadFile(p)
 		if err != nil {
 			continue
@@ -135,6 +144,19 @@ func noHooks(l adapters.Launch, e adapters.Endpoint, w adapters.Line, base strin
 	return ""
 }
 
+// settingsFiles are the settings, the weakest first.
+func settingsFiles(l adapters.Launch, base string) []string {
+	system, _ := l.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
+	if system == "" {
+		system = systemDir() + "/settings.json"
+	}
+	defaults, _ := l.Getenv("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
+	if defaults == "" {
+		defaults = path.Join(path.Dir(system), "system-defaults.json")
+	}
+	return []string{defaults, path.Join(base, ".gemini", "settings.json"), path.Join(l.Dir, ".gemini", "settings.json"), system}
+}
+
 func systemDir() string {
 	if runtime.GOOS == "darwin" {
 		return "/Library/Application Support/GeminiCli"
@@ -155,17 +177,31 @@ var installed = []hooked{
 	{"BeforeModel", true}, {"BeforeToolSelection", true},
 }
 
-// timeout is how long a hook may take, in milliseconds.
-const timeout = 10_000
+// timeout is how long a hook may take.
+const timeout = 10 * time.Second
 
-func hooksOf(l adapters.Launch, e adapters.Endpoint) map[string]any {
+func hooksOf(l adapters.Launch, e adapters.Endpoint, g gate) map[string]any {
 	all := map[string]any{}
 	for _, h := range installed {
 		if h.onRequest && !l.Wants(h.name) {
 			continue
 		}
-		entry := map[string]any{"type": "command", "name": extension, "command": e.HelperCommand(h.name), "timeout": timeout}
-		all[h.name] = []any{map[string]any{"hooks": []any{entry}}}
+		entry := func(command string, within time.Duration) map[string]any {
+			return map[string]any{"hooks": []any{map[string]any{"type": "command", "name": extension, "command": command, "timeout": within.Milliseconds()}}}
+		}
+		command := e.HelperCommand(h.name)
+		plain := entry(command, timeout)
+		all[h.name] = []any{plain}
+		if h.name == "BeforeTool" && len(l.Gate) > 0 {
+			held := entry(command, adapters.Outlast(l.Both, timeout))
+			all[h.name] = []any{held}
+			if len(g.tools) > 0 {
+				strict := entry(g.strict(command), adapters.Outlast(l.Both, timeout))
+				strict["matcher"] = "^" + g.matcher() + "$"
+				held["matcher"] = "^(?!" + g.matcher() + "$)"
+				all[h.name] = []any{held, strict}
+			}
+		}
 	}
 	return all
 }

@@ -26,10 +26,13 @@ func Declined(a adapters.Answer) bool {
 	return slices.Contains([]string{"decline", "deny", "reject", "cancel"}, a.Option)
 }
 
+// Refused is what a refusal says that gives no reason.
+const Refused = "The user refused this."
+
 // Reason is what a refusal says to the agent.
 func Reason(a adapters.Answer) string {
 	if a.Text == "" || strings.EqualFold(strings.TrimSpace(a.Text), "deny") {
-		return "The user refused this."
+		return Refused
 	}
 	return a.Text
 }
@@ -83,10 +86,12 @@ func Asks(hooks map[string]adapters.Ask) func(adapters.Moment) adapters.Ask {
 }
 
 // Told hands the model a text in the hooks that are named, each by its output's
-// member additionalContext, in the form that several runtimes share.
+// member additionalContext, in the form that several runtimes share. A
+// subagent's hooks, which name it, are left out: what they hear the subagent
+// reads.
 func Told(hooks ...string) func(adapters.Moment, string) []byte {
 	return func(m adapters.Moment, text string) []byte {
-		if m.Channel != adapters.Hook || text == "" || !slices.Contains(hooks, m.Name) {
+		if m.Channel != adapters.Hook || text == "" || m.Payload["agent_id"] != nil || !slices.Contains(hooks, m.Name) {
 			return nil
 		}
 		return Output(m.Name, map[string]any{"additionalContext": text})

@@ -27,7 +27,7 @@ func hooks() *Table {
 			"StopFailure": Emit("run.failed", Str("reason", "error_type"), Fault(Str("type", "error_type"), "error_message")),
 			"Interrupt":   Emit("run.cancelled", Const("by", "user")),
 
-			"PreToolUse":         Emit("tool.requested", Tool("tool_name", "tool_call_id"), Content("args", "tool_input")),
+			"PreToolUse":         Gated("tool_name", "tool_input", Emit("tool.requested", Tool("tool_name", "tool_call_id"), Content("args", "tool_input"))),
 			"PostToolUse":        Emit("tool.completed", Tool("tool_name", "tool_call_id"), Content("result", "tool_output")),
 			"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", "tool_call_id"), Fault(Str("type", "error.name|error.code"), "error.message")),
 

@@ -10,9 +10,11 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/hook"
+	"aep-wrap/event"
 )
 
 //go:embed doc.md
@@ -32,10 +34,40 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Asks:       hook.Asks(map[string]adapters.Ask{"PreToolUse": {Gate: "tool_name"}}),
+		Reply:      Reply,
+		Instruct:   Instruct,
+		Cancel:     Cancel,
 	}
 }
 
 var mapMoment, terms = hook.Merge(hooks, wire, stream)
+
+// Reply is what a gated PreToolUse hears back. A gate can refuse; what it lets
+// pass is Kimi Code's to decide. Permission hooks are not waited for.
+func Reply(m adapters.Moment, a adapters.Answer) []byte {
+	if m.Name != "PreToolUse" {
+		return nil
+	}
+	return hook.Verdict(a)
+}
+
+// Instruct hands the model a text, which Kimi Code reads with a prompt alone.
+func Instruct(m adapters.Moment, text string) []byte {
+	if m.Channel != adapters.Hook || m.Name != "UserPromptSubmit" || text == "" {
+		return nil
+	}
+	return event.AppendValue(nil, map[string]any{"message": text})
+}
+
+// Cancel interrupts a turn, which fires Interrupt: by Esc before the screen,
+// else by SIGINT.
+func Cancel(t adapters.Target) []adapters.Act {
+	if t.TTY {
+		return []adapters.Act{{Keys: "\x1b", Patience: 3 * time.Second}, {Keys: "\x1b", Patience: 3 * time.Second}}
+	}
+	return []adapters.Act{{Signal: "INT", Patience: 5 * time.Second}}
+}
 
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 

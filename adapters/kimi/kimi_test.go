@@ -107,6 +107,7 @@ var endpoint, launch = adaptertest.Endpoint(Adapter()), adaptertest.Launch
 func wires() []adaptertest.Wire {
 	return []adaptertest.Wire{
 		{Name: "plain", Launch: launch(nil, nil, "kimi"), Endpoint: endpoint},
+		{Name: "held", Launch: adaptertest.Held(launch(nil, nil, "kimi")), Endpoint: endpoint},
 		{Name: "npx", Endpoint: endpoint, Launch: launch(map[string]string{
 			"/srv/kimi/config.toml": "default_model = \"k\"\n\n[[hooks]]\nevent = \"Stop\"\ncommand = \"say done\"\n",
 		}, []string{"KIMI_CODE_HOME=/srv/kimi"}, "npx", "-y", "@moonshot-ai/kimi-code", "-p", "hi")},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/event"
@@ -81,7 +82,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		}
 		return out, nil
 	}
-	out.Files = map[string][]byte{home + "/" + config: []byte(users + hooksOf(e))}
+	out.Files = map[string][]byte{home + "/" + config: []byte(users + hooksOf(l, e))}
 	out.Overlays = []adapters.Overlay{{Dir: home, Of: base, Make: []string{"sessions"}}}
 	out.SetEnv = map[string]string{homeVar: path.Join(e.Dir, home)}
 	out.LogRoot = path.Join(e.Dir, home)
@@ -98,16 +99,24 @@ var installed = []string{
 	"SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Notification",
 }
 
-// timeout is how long a hook may take, in seconds.
-const timeout = 10
+// timeout is how long a hook may take, and longest is how long one may that
+// somebody is asked in: Kimi Code refuses a file that says more.
+const (
+	timeout = 10 * time.Second
+	longest = 600 * time.Second
+)
 
 // hooksOf writes our hooks in TOML, which reads JSON's strings as its own.
-func hooksOf(e adapters.Endpoint) string {
+func hooksOf(l adapters.Launch, e adapters.Endpoint) string {
 	var b strings.Builder
 	for _, h := range installed {
 		b.WriteString("\n[[hooks]]\nevent = \"" + h + "\"\ncommand = ")
 		b.Write(event.AppendValue(nil, e.HelperCommand(h)))
-		b.WriteString("\ntimeout = " + strconv.Itoa(timeout) + "\n")
+		within := timeout
+		if h == "PreToolUse" && len(l.Gate) > 0 {
+			within = min(adapters.Outlast(l.Both, timeout), longest)
+		}
+		b.WriteString("\ntimeout = " + strconv.Itoa(int(within.Seconds())) + "\n")
 	}
 	return b.String()
 }

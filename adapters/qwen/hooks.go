@@ -32,7 +32,7 @@ func hooks() *Table {
 			"Stop":        Emit("run.finished", Key("prompt_id"), Int("gen_ai.usage.input_tokens", "input_tokens"), Text("summary", "last_assistant_message")),
 			"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"), Object("error", Text("message", "error_details"))),
 
-			"PreToolUse":  Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input")),
+			"PreToolUse":  Gated("tool_name", "tool_input", Emit("tool.requested", Tool("tool_name", call), Content("args", "tool_input"))),
 			"PostToolUse": Emit("tool.completed", Tool("tool_name", call), Content("result", "tool_response"), Dur("duration_ms", "duration_ms")),
 			"PostToolUseFailure": Emit("tool.failed", Tool("tool_name", call),
 				Fault(Enum("type", "is_interrupt", map[string]string{"true": "interrupt"}, "tool_error"), "error"), Dur("duration_ms", "duration_ms")),

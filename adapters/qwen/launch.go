@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/event"
@@ -189,7 +190,7 @@ var installed = []hooked{
 	{"SessionStart", 10, false}, {"SessionEnd", 5, false},
 	{"UserPromptSubmit", 10, false}, {"Stop", 10, false}, {"StopFailure", 10, false},
 	{"PreToolUse", 10, false}, {"PostToolUse", 10, false}, {"PostToolUseFailure", 10, false}, {"PostToolBatch", 10, false},
-	{permission, holdMillis, false},
+	{permission, 10, false},
 	{"SubagentStart", 10, false}, {"SubagentStop", 10, false}, {"TodoCreated", 10, false}, {"TodoCompleted", 10, false},
 	{"PostCompact", 10, false}, {"Notification", 10, false},
 	{"InstructionsLoaded", 10, true}, {"MessageDisplay", 10, true}, {"UserPromptExpansion", 10, true},
@@ -200,9 +201,27 @@ var installed = []hooked{
 // answers. A command that prints nothing does not.
 const permission = "PermissionRequest"
 
-// holdMillis is how long Qwen Code lets a request be held: from 1000 on, the
-// timeout of a command is read as milliseconds.
-const holdMillis = 24 * 60 * 60 * 1000
+// within is how long a hook may take, in seconds, with the time for somebody to
+// be asked in it.
+func (h hooked) within(l adapters.Launch) int {
+	held := time.Duration(0)
+	switch {
+	case h.name == permission:
+		held = l.Hold
+	case h.name == "PreToolUse" && len(l.Gate) > 0:
+		held = l.Both
+	}
+	return int(adapters.Outlast(held, time.Duration(h.timeout)*time.Second).Seconds())
+}
+
+// commandTimeout writes seconds as a command's timeout: from 1000 on it is read
+// as milliseconds.
+func commandTimeout(seconds int) int {
+	if seconds >= 1000 {
+		return seconds * 1000
+	}
+	return seconds
+}
 
 // addHooks puts our hooks after those that the settings have.
 func addHooks(settings map[string]any, l adapters.Launch, e adapters.Endpoint, url string) {
@@ -215,9 +234,9 @@ func addHooks(settings map[string]any, l adapters.Launch, e adapters.Endpoint, u
 		if h.onRequest && !l.Wants(h.name) {
 			continue
 		}
-		entry := map[string]any{"type": "http", "url": strings.Join([]string{url, name, h.name}, "/"), "timeout": h.timeout}
+		entry := map[string]any{"type": "http", "url": strings.Join([]string{url, name, h.name}, "/"), "timeout": h.within(l)}
 		if url == "" || h.name == permission {
-			entry = map[string]any{"type": "command", "command": e.HelperCommand(h.name), "timeout": h.timeout}
+			entry = map[string]any{"type": "command", "command": e.HelperCommand(h.name), "timeout": commandTimeout(h.within(l))}
 		}
 		list, _ := all[h.name].([]any)
 		all[h.name] = append(slices.Clone(list), map[string]any{"hooks": []any{entry}})

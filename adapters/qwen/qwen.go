@@ -6,6 +6,7 @@ package qwen
 
 import (
 	_ "embed"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/hook"
@@ -28,8 +29,10 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
-		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}}),
+		Asks:       hook.Asks(map[string]adapters.Ask{permission: {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,
+		Instruct:   hook.Told("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch"),
+		Cancel:     Cancel,
 	}
 }
 
@@ -45,10 +48,22 @@ func Logs(m adapters.Moment) []adapters.LogFile {
 	return []adapters.LogFile{{Path: path, Session: session}}
 }
 
-// Reply is what a held PermissionRequest hears back.
+// Reply is what a held PermissionRequest, or a gated PreToolUse, hears back.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {
-	if m.Name != "PermissionRequest" {
-		return nil
+	switch m.Name {
+	case permission:
+		return hook.Decision(a)
+	case "PreToolUse":
+		return hook.Verdict(a)
 	}
-	return hook.Decision(a)
+	return nil
+}
+
+// Cancel interrupts a run: before the screen by Esc, which puts the prompt back
+// into the box, and Ctrl-U, which empties that; else by SIGINT.
+func Cancel(t adapters.Target) []adapters.Act {
+	if t.TTY {
+		return []adapters.Act{{Keys: "\x1b", Patience: time.Second}, {Keys: "\x15", Patience: 3 * time.Second}}
+	}
+	return []adapters.Act{{Signal: "INT", Patience: 5 * time.Second}}
 }

@@ -106,6 +106,7 @@ var endpoint, launch = adaptertest.Endpoint(Adapter()), adaptertest.Launch
 func wires() []adaptertest.Wire {
 	return []adaptertest.Wire{
 		{Name: "plain", Launch: launch(nil, nil, "qwen"), Endpoint: endpoint},
+		{Name: "held", Launch: adaptertest.Held(launch(nil, nil, "qwen")), Endpoint: endpoint},
 		{Name: "npx", Endpoint: endpoint, Launch: launch(map[string]string{
 			"/etc/corp/system-defaults.json": `{"model":{"name":"m"},"hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}`,
 		}, []string{"QWEN_CODE_SYSTEM_SETTINGS_PATH=/etc/corp/settings.json", "AEP_HOOKS=all"}, "npx", "-y", "@qwen-code/qwen-code", "-o", "stream-json", "hi")},
