@@ -136,6 +136,17 @@ func withDefault(f event.Fields, name string, v any) event.Fields {
 	return append(slices.Clip(f), event.Meta(name, v))
 }
 
+// withValue gives a structural member another value.
+func withValue(f event.Fields, name string, v any) event.Fields {
+	f = slices.Clone(f)
+	for i := range f {
+		if f[i].Name == name {
+			f[i] = event.Meta(name, v)
+		}
+	}
+	return f
+}
+
 // withTool gives the member "tool" its name.
 func withTool(f event.Fields, name string) event.Fields {
 	f = slices.Clone(f)

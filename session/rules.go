@@ -111,7 +111,7 @@ func (s *Session) startRun(d *event.Draft, _ *facts) bool {
 // drain ends the open runs as cut off, with no claim by whom.
 func (s *Session) drain(at time.Time) {
 	s.st.open.all(func(id string, _ *run) bool {
-		s.rule(at, &event.Draft{Header: event.Header{Type: "run.cancelled", Run: id, Time: at, Severity: event.Notice}})
+		s.rule(at, &event.Draft{Header: event.Header{Type: "run.cancelled", Run: id, Time: at, Severity: event.Notice}, Key: id})
 		return true
 	})
 }
@@ -452,6 +452,11 @@ func (s *Session) closed(d *event.Draft, _ *facts) bool {
 	}
 	setCause(d, r.answer)
 	setCause(d, r.id)
+	if r.answer != "" && str(d.Fields, "resolution") == "auto" {
+		// What the runtime takes for a decision without a person is the answer
+		// that it was given through its hook.
+		d.Fields = withValue(d.Fields, "resolution", "answered")
+	}
 	name := "latency_ms"
 	if d.Type == "attention.timeout" {
 		name = "after_ms"

@@ -34,6 +34,8 @@ func randomDraft(next func(n int) int) event.Draft {
 	d.Severity = event.Severity(next(5) - 1)
 	d.Time = t0.Add(time.Duration(next(100)-20) * time.Second)
 	switch event.Category(d.Type) {
+	case "control":
+		d.Cause = "" // each command is decided once, by the dispatcher
 	case "tool":
 		// What a restart finds again is what the wire says: the call id and the cause.
 		d.Pair, d.Cause = "", ""

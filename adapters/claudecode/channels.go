@@ -100,9 +100,10 @@ var interrupt = Emit("run.cancelled", Key("$.promptId"), Const("by", "user")).No
 func errorResult(result Path) Row {
 	return When(textHas("content",
 		"The user doesn't want to proceed with this tool use.",
-		"The user doesn't want to take this action right now."),
+		"The user doesn't want to take this action right now.",
+		Refused),
 		Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "user_rejected"), "content")).
-			Note("refused in the dialog, or interrupted while it ran: the words are the same"),
+			Note("refused in the dialog or from afar, or interrupted while it ran: the words are the same"),
 		When(textHas("content", "Exit code ", "<tool_use_error>"),
 			Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "tool_error"), "content")),
 			When(textHas("content", notAllowed...),

@@ -33,8 +33,11 @@ func Adapter() adapters.Adapter {
 		Asks: hook.Asks(map[string]adapters.Ask{
 			"PermissionRequest": {Held: true, Both: true},
 			"Elicitation":       {Held: true},
+			"PreToolUse":        {Gate: "tool_name"},
 		}),
-		Reply: Reply,
+		Reply:    Reply,
+		Instruct: Instruct,
+		Cancel:   Cancel,
 	}
 }
 

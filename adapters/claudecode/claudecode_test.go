@@ -151,8 +151,8 @@ func TestReply(t *testing.T) {
 	}{
 		{"allow", permission, adapters.Answer{Option: "allow"}, `{"behavior":"allow"}`},
 		{"deny", permission, adapters.Answer{Option: "deny"}, `{"behavior":"deny","message":"The user refused this."}`},
-		{"deny with a reason", permission, adapters.Answer{Option: "deny", Text: "not on a Friday"}, `{"behavior":"deny","message":"not on a Friday"}`},
-		{"text is a refusal", permission, adapters.Answer{Text: "yes please"}, `{"behavior":"deny","message":"yes please"}`},
+		{"deny with a reason", permission, adapters.Answer{Option: "deny", Text: "not on a Friday"}, `{"behavior":"deny","message":"The user refused this. not on a Friday"}`},
+		{"text is a refusal", permission, adapters.Answer{Text: "yes please"}, `{"behavior":"deny","message":"The user refused this. yes please"}`},
 		{"text that is an option", permission, adapters.Answer{Text: " Allow "}, `{"behavior":"allow"}`},
 		{"nothing", permission, adapters.Answer{}, ""},
 		{"form", ask, adapters.Answer{Values: map[string]any{"1": "2", "2": []any{"1", "2"}}},
@@ -164,6 +164,9 @@ func TestReply(t *testing.T) {
 		{"form allowed without answers", ask, adapters.Answer{Option: "allow"}, ""},
 		{"elicitation", elicit, adapters.Answer{Values: map[string]any{"name": "Zed"}}, `{"action":"accept","content":{"name":"Zed"},"hookEventName":"Elicitation"}`},
 		{"elicitation declined", elicit, adapters.Answer{Option: "decline"}, `{"action":"decline","hookEventName":"Elicitation"}`},
+		{"elicitation cancelled", elicit, adapters.Answer{Option: "cancel"}, `{"action":"cancel","hookEventName":"Elicitation"}`},
+		{"gate, allow", held(t, `{"hook_event_name":"PreToolUse","tool_name":"Bash"}`), adapters.Answer{Option: "allow"}, `{"hookEventName":"PreToolUse","permissionDecision":"allow"}`},
+		{"gate, deny", held(t, `{"hook_event_name":"PreToolUse","tool_name":"Bash"}`), adapters.Answer{Option: "deny", Text: "no"}, `{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"The user refused this. no"}`},
 		{"no request", held(t, `{"hook_event_name":"Stop"}`), adapters.Answer{Option: "allow"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -326,11 +329,18 @@ func wires() []adaptertest.Wire {
 				"permissions":{"allow":["Read(/docs/**)","Read(//etc/hosts)","Bash(/bin/ls)","Edit(src/**)"],"deny":["Read(/secrets/**)"]},
 				"sandbox":{"filesystem":{"allowWrite":["./out","/tmp/x","~/y"]}}}`,
 		}, nil, "claude", "--settings", "a.json", "--model", "opus", "--settings=my.json", "--", "--settings")},
+		{Name: "held", Launch: answerable(launch(nil, nil, "claude")), Endpoint: endpoint},
 		{Name: "npx", Launch: launch(nil, nil, "npx", "-y", "@anthropic-ai/claude-code", "-p", "hi"), Endpoint: endpoint},
 		{Name: "no-http", Endpoint: endpoint, Launch: launch(map[string]string{
 			policyDir() + "/managed-settings.json": `{"allowedHttpHookUrls":["https://hooks.example.com/*"]}`,
 		}, nil, "claude")},
 	}
+}
+
+// answerable is a launch in which others may answer, and Bash is gated.
+func answerable(l adapters.Launch) adapters.Launch {
+	l.Hold, l.Both, l.Gate = 8*time.Second, time.Hour, []string{"Bash"}
+	return l
 }
 
 func TestWire(t *testing.T) {

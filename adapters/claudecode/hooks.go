@@ -40,7 +40,7 @@ func hooks() *Table {
 			"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"),
 				Fault(Word("type", "error", "unknown"), "error_details|last_assistant_message")),
 
-			"PreToolUse": Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input")),
+			"PreToolUse": Gated("tool_name", "tool_input", Emit("tool.requested", Tool("tool_name", "tool_use_id"), Content("args", "tool_input"))),
 			"PostToolUse": Switch("tool_name", map[string]Row{
 				askTool: Many(
 					Emit("attention.answered", Need("tool_use_id"), Pair("tool_use_id"), answers, Const("via", "oob")),

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/event"
@@ -142,7 +143,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 	if why := s.noHooks(); why != "" {
 		return note("claude: " + why + "; only its own output and log are observed"), nil
 	}
-	r := reporting{e: e, http: e.HookURL != "", start: "SessionStart", more: requested(l)}
+	r := reporting{e: e, http: e.HookURL != "", start: "SessionStart", more: requested(l), waits: waits(l)}
 	var notes []string
 	if why := s.noHTTP(l, e); r.http && why != "" {
 		r.http = false
@@ -204,6 +205,7 @@ type reporting struct {
 	http  bool
 	start string // the name under which SessionStart is told
 	more  []hooked
+	waits map[string]int // seconds that hooks which are held may take
 	// silent: the stream on stdout would tell of the hooks at the start, and
 	// must stay as it is without us. Its own first line tells the start.
 	silent bool
@@ -216,17 +218,30 @@ var installed = []hooked{
 	{"Setup", 10}, {"SessionStart", 10}, {"SessionEnd", 5},
 	{"UserPromptSubmit", 10}, {"Stop", 10}, {"StopFailure", 10},
 	{"PreToolUse", 10}, {"PostToolUse", 10}, {"PostToolUseFailure", 10},
-	{"PermissionRequest", holdSeconds}, {"PermissionDenied", 10},
-	{"Elicitation", holdSeconds}, {"ElicitationResult", 10},
+	{"PermissionRequest", 10}, {"PermissionDenied", 10},
+	{"Elicitation", 10}, {"ElicitationResult", 10},
 	{"Notification", 10},
 	{"SubagentStart", 10}, {"SubagentStop", 10},
 	{"TaskCreated", 10}, {"TaskCompleted", 10}, {"TeammateIdle", 10},
 	{"PostCompact", 10},
 }
 
-// holdSeconds is how long Claude Code lets a request be held. The wrapper's
-// own hold is shorter; this is only its upper bound.
-const holdSeconds = 24 * 60 * 60
+// waits is how long hooks may take in which somebody is asked: longer than the
+// wrapper holds them.
+func waits(l adapters.Launch) map[string]int {
+	out := map[string]int{}
+	allow := func(hook string, d time.Duration) {
+		if d > 0 {
+			out[hook] = int((d + 30*time.Second).Seconds())
+		}
+	}
+	allow("PermissionRequest", l.Both)
+	allow("Elicitation", l.Hold)
+	if len(l.Gate) > 0 {
+		allow("PreToolUse", l.Both)
+	}
+	return out
+}
 
 // commandOnly are the hooks for which Claude Code skips type "http".
 var commandOnly = []string{"SessionStart", "Setup"}
@@ -256,7 +271,7 @@ func addHooks(settings map[string]any, r reporting) {
 		all[k] = v
 	}
 	for _, h := range append(slices.Clone(installed), r.more...) {
-		entry := r.entry(h.name, h.timeout)
+		entry := r.entry(h.name, max(h.timeout, r.waits[h.name]))
 		if entry == nil {
 			continue
 		}
