@@ -785,8 +785,8 @@ func acts(a adapters.Adapter, bad report) {
 				bad("cancel, act %d: it has %d means: %+v", i+1, n, act)
 			case act.Keys != "" && !tty:
 				bad("cancel, act %d: it types where there is no screen: %+v", i+1, act)
-			case act.Patience <= 0:
-				bad("cancel, act %d: it is waited for by nobody", i+1)
+			case act.Patience < 0, act.Tree && act.Signal == "":
+				bad("cancel, act %d: %+v", i+1, act)
 			}
 		}
 	}
