@@ -48,6 +48,9 @@ type Config struct {
 	// and nothing came in, for that long; 0 is never.
 	IdleExit time.Duration
 
+	// Notify calls people when an agent asks something; without a URL nobody.
+	Notify Notify
+
 	Limits Limits
 	Log    *slog.Logger
 }
@@ -63,6 +66,7 @@ type Collector struct {
 	ready    atomic.Bool
 	tokens   atomic.Pointer[admittance]
 	links    links
+	notify   *notifier // nil where nobody is called
 	started  time.Time
 
 	// draining is closed when open streams have to end.
@@ -116,6 +120,9 @@ func New(cfg Config) *Collector {
 	c.hub = newHub(c.limits)
 	c.look = newInspector(c.log)
 	c.hub.report = c.look.report
+	if c.notify = newNotifier(cfg.Notify, c.log); c.notify != nil {
+		c.hub.heard = c.notify.hear
+	}
 	c.stats = c.metrics()
 	c.SetTokens(append([]Token{{cfg.Token, AllRoles}}, cfg.Tokens...))
 	c.SetLinkKey(cfg.LinkKey)
@@ -305,6 +312,12 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 		}
 	}
 	c.touch()
+	if c.notify != nil {
+		calling, stop := context.WithCancel(context.WithoutCancel(ctx))
+		told := make(chan struct{})
+		go func() { defer close(told); c.notify.run(calling) }()
+		defer func() { stop(); <-told }()
+	}
 	go c.look.run()
 	c.ready.Store(true)
 

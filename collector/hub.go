@@ -25,6 +25,8 @@ type hub struct {
 	// report is told, under the lock, what was found about an event that was
 	// taken in all the same.
 	report func(rule string, it *item)
+	// heard is told, under the lock, each event: live ones, and those of a log.
+	heard func(it *item, live bool)
 }
 
 // counts are told by /healthz and /metrics to who may watch.
@@ -196,6 +198,9 @@ func (h *hub) publish(items []*item) {
 		h.mu.Lock()
 		for _, it := range items[:n] {
 			h.arrivals++
+			if h.heard != nil {
+				h.heard(it, true)
+			}
 			held := h.store.admit(it, h.arrivals)
 			for _, c := range h.consumers {
 				h.offer(c, it, held)
@@ -211,6 +216,9 @@ func (h *hub) hold(it *item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.arrivals++
+	if h.heard != nil {
+		h.heard(it, false)
+	}
 	h.store.admit(it, h.arrivals)
 }
 

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +53,11 @@ func (c *Collector) metrics() http.HandlerFunc {
 	add(counter, "events_unchecked_total", "Events whose payload there was no time to look at.", count(&c.look.passed))
 	for _, v := range []string{commandRouted, commandUnauthorized, commandUnsupported, commandAmbiguous, commandNoRoute, commandBusy} {
 		add(counter, "commands_total", "Commands, by what became of them.", count(c.claims.outcome(v)), "outcome", v)
+	}
+	if n := c.notify; n != nil {
+		for outcome, v := range map[string]*atomic.Int64{"sent": &n.sent, "failed": &n.failed, "dropped": &n.dropped} {
+			add(counter, "notifications_total", "Calls to people, by what became of them.", count(v), "outcome", outcome)
+		}
 	}
 	add(gauge, "sessions_held", "Sessions in the replay buffers.", held(func(h *hub) int { return len(h.store.sessions) }))
 	add(gauge, "events_held", "Events in the replay buffers.", held(func(h *hub) int { return h.store.events }))
