@@ -135,7 +135,7 @@ func BenchmarkFanOut(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				h.subscribe(&consumer{filter: f, live: true, ceiling: event.Full}, nil, false)
+				h.subscribe(&consumer{filter: f, live: true, ceiling: event.Full}, nil, false, nil)
 			}
 			line := bytes.TrimSpace(body("s", 0, 1))
 			hd, _, err := event.ParseHeader(line)

@@ -118,6 +118,7 @@ func New(cfg Config) *Collector {
 		draining: make(chan struct{}),
 	}
 	c.hub = newHub(c.limits)
+	c.hub.logs.dir = cfg.LogDir
 	c.look = newInspector(c.log)
 	c.hub.report = c.look.report
 	if c.notify = newNotifier(cfg.Notify, c.log); c.notify != nil {
@@ -225,7 +226,7 @@ func (c *Collector) capabilities(may Role) map[string]any {
 		"replay":       map[string]any{"buffer": c.limits.SessionEvents, "all": true},
 		"capture":      []string{"none", "metadata", "redacted", "full"},
 		"roster":       map[string]any{},
-		"experimental": map[string]any{},
+		"experimental": map[string]any{inclusiveCapability: map[string]any{}},
 	}
 	if may&Control != 0 {
 		// Commands are routed; the endpoint itself is no target.

@@ -21,6 +21,7 @@ type hub struct {
 
 	limits Limits
 	counts counts
+	logs   archive
 
 	// report is told, under the lock, what was found about an event that was
 	// taken in all the same.
@@ -72,18 +73,30 @@ type consumer struct {
 	upTo   uint64            // when behind: what arrived later is not in queue or spans
 	spans  []*span           // what is being replayed, in order
 	open   map[*buffer]*span // the same by buffer
+	owed   map[string]debt   // by session: what arrived later and was pushed out again
 	notes  []exhausted
 
 	gone bool // unsubscribed
 	lost bool // missed an event that it must not miss: the stream has to end
 }
 
+// debt is what a consumer that is behind has still to read of a session in its
+// log: what lies behind at, up to the end of what was pushed out of the buffer
+// that held it last.
+type debt struct {
+	at  event.Position
+	buf *buffer
+}
+
 // span is a stretch of one buffer that a consumer reads: the items above at
-// that arrived in (lo, hi].
+// that arrived in (lo, hi]. Where some of it was pushed out it is deep: it is
+// read from the log up to the buffer, and then from there.
 type span struct {
 	buf    *buffer
 	at     key
 	lo, hi uint64
+	deep   bool
+	off    int64 // in the log, where to go on; below 0 that is to be found
 }
 
 // exhausted says that a resume position lies before what is held.
@@ -98,8 +111,65 @@ type resume struct {
 	pos     event.Position
 }
 
-// subscribe registers a consumer with the history it asks for.
-func (h *hub) subscribe(c *consumer, from []resume, all bool) {
+// prepare looks for the logs that a subscription may have to be served from:
+// before it is registered, for it reads files. What it finds of sessions that
+// are not held is for subscribe.
+func (h *hub) prepare(from []resume) (gone map[string]*buffer) {
+	if h.logs.dir == "" || len(from) == 0 {
+		return nil
+	}
+	type ask struct {
+		b                      *buffer
+		agent, session, source string
+		floor                  event.Position
+	}
+	var asks []ask
+	var unknown []string
+	h.mu.Lock()
+	for _, r := range from {
+		b := h.store.sessions[r.session]
+		if b == nil {
+			unknown = append(unknown, r.session)
+			continue
+		}
+		if _, earliest, exhausted := b.resume(r.pos); exhausted && !b.looked {
+			floor := before(earliest)
+			if b.hasFloor && floor.Less(b.floor) {
+				floor = b.floor
+			}
+			asks = append(asks, ask{b, b.agent, b.session, b.source, floor})
+		}
+	}
+	h.mu.Unlock()
+	for _, a := range asks {
+		path := h.logs.of(a.agent, a.session, a.source, a.floor)
+		h.mu.Lock()
+		a.b.log, a.b.looked = path, true
+		h.mu.Unlock()
+	}
+	if len(unknown) > 0 {
+		gone = map[string]*buffer{}
+		agents := h.logs.agents()
+		for _, session := range unknown {
+			if b := h.logs.find(agents, session); b != nil {
+				gone[session] = b
+			}
+		}
+	}
+	return gone
+}
+
+// logged says whether what is pushed out of a buffer is in the session's log.
+func (h *hub) logged(b *buffer) bool {
+	if !b.looked {
+		b.log, b.looked = h.logs.of(b.agent, b.session, b.source, event.Position{Seq: -1}), true
+	}
+	return b.log != "" && !b.mixed
+}
+
+// subscribe registers a consumer with the history it asks for. gone are the
+// sessions that only prepare knows.
+func (h *hub) subscribe(c *consumer, from []resume, all bool, gone map[string]*buffer) {
 	if c.ready == nil {
 		c.wake = make(chan struct{}, 1)
 	}
@@ -116,13 +186,20 @@ func (h *hub) subscribe(c *consumer, from []resume, all bool) {
 	for _, r := range from {
 		b := h.store.sessions[r.session]
 		if b == nil {
+			if b = gone[r.session]; b != nil && r.pos.Less(b.floor) {
+				c.read(&span{buf: b, at: key{Position: r.pos}, hi: h.arrivals, deep: true, off: -1})
+			}
 			continue
 		}
-		at, earliest, gone := b.resume(r.pos)
-		if gone {
+		at, earliest, lacking := b.resume(r.pos)
+		deep := lacking && h.logged(b)
+		switch {
+		case deep:
+			b.raise(before(earliest))
+		case lacking:
 			c.notes = append(c.notes, exhausted{r.session, earliest})
 		}
-		c.read(&span{buf: b, at: at, hi: h.arrivals})
+		c.read(&span{buf: b, at: at, hi: h.arrivals, deep: deep, off: -1})
 	}
 	if len(c.spans) > 0 {
 		h.fallBehind(c, h.arrivals)
@@ -141,7 +218,7 @@ func (h *hub) unsubscribe(c *consumer) {
 	h.consumers[last] = nil
 	h.consumers = h.consumers[:last]
 	delete(h.behind, c)
-	c.queue, c.spans, c.open, c.cut = nil, nil, nil, nil
+	c.queue, c.spans, c.open, c.owed, c.cut = nil, nil, nil, nil, nil
 	c.gone, c.behind = true, false
 }
 
@@ -201,9 +278,9 @@ func (h *hub) publish(items []*item) {
 			if h.heard != nil {
 				h.heard(it, true)
 			}
-			held := h.store.admit(it, h.arrivals)
+			b, held := h.store.admit(it, h.arrivals)
 			for _, c := range h.consumers {
-				h.offer(c, it, held)
+				h.offer(c, it, b, held)
 			}
 		}
 		h.mu.Unlock()
@@ -222,11 +299,23 @@ func (h *hub) hold(it *item) {
 	h.store.admit(it, h.arrivals)
 }
 
-// offer hands one consumer an event that has just arrived. What is held can be
-// read later; what is not (a redelivery, an event about no session) has only
-// this moment.
-func (h *hub) offer(c *consumer, it *item, held bool) {
-	if !c.live || c.lost || c.behind && held || !c.filter.Match(&it.Header) {
+// offer hands one consumer an event that has just arrived, and of which held is
+// held in its session's buffer. What is held can be read later; what is not (a
+// redelivery, an event about no session) has only this moment, unless it is
+// among what a consumer that is behind still has to read: it does not overtake
+// what lies before it.
+func (h *hub) offer(c *consumer, it *item, b *buffer, held *item) {
+	fresh := held == it
+	if !c.live || c.lost || c.behind && fresh || !c.filter.Match(&it.Header) {
+		return
+	}
+	if c.behind && c.owes(b, it, held) {
+		return
+	}
+	// Pushed out at once, or long ago: the log has it.
+	logged := held == nil && b != nil && it.Sequenced && h.logged(b)
+	if logged && c.behind {
+		h.owe(c, b, it)
 		return
 	}
 	cost := it.cost()
@@ -236,12 +325,56 @@ func (h *hub) offer(c *consumer, it *item, held bool) {
 		c.signal()
 		return
 	}
-	if held {
+	switch {
+	case fresh:
 		h.fallBehind(c, h.arrivals-1)
-		return
+	case logged:
+		h.fallBehind(c, h.arrivals)
+		h.owe(c, b, it)
+	default:
+		h.lose(c, it)
 	}
-	h.lose(c, it)
 }
+
+// maxOwed bounds the sessions of which a consumer has something to read in the
+// logs.
+const maxOwed = 4096
+
+// owe notes that a consumer has still to read from an event on, in the log.
+func (h *hub) owe(c *consumer, b *buffer, it *item) {
+	p := before(it.key.Position)
+	o, ok := c.owed[it.Session]
+	switch {
+	case ok && !p.Less(o.at):
+		p = o.at
+	case !ok && len(c.owed) >= maxOwed:
+		h.lose(c, it)
+		return
+	case c.owed == nil:
+		c.owed = map[string]debt{}
+	}
+	c.owed[it.Session] = debt{p, b}
+}
+
+// owes says whether a consumer that is behind still comes to an event that was
+// delivered again.
+func (c *consumer) owes(b *buffer, it, held *item) bool {
+	if b == nil || !it.Sequenced {
+		return false
+	}
+	s := c.open[b]
+	if held != nil {
+		return held.key.arrival > c.upTo || s != nil && s.holds(held.key)
+	}
+	if s != nil && s.deep && s.at.Position.Less(it.key.Position) && !b.floor.Less(it.key.Position) {
+		return true
+	}
+	o, ok := c.owed[it.Session]
+	return ok && o.at.Less(it.key.Position)
+}
+
+// holds says whether an item of that key is still to be read.
+func (s *span) holds(k key) bool { return k.arrival > s.lo && k.arrival <= s.hi && s.at.less(k) }
 
 // lose counts an event that a consumer will not get. A loud one ends its
 // stream, so that the consumer knows, and resumes.
@@ -250,9 +383,13 @@ func (h *hub) lose(c *consumer, it *item) {
 		h.counts.dropped.Add(1)
 		return
 	}
-	if c.lost {
-		return
+	if !c.lost {
+		h.giveUp(c)
 	}
+}
+
+// giveUp ends a consumer's stream.
+func (h *hub) giveUp(c *consumer) {
 	c.lost = true
 	h.counts.cut.Add(1)
 	c.signal()
@@ -262,15 +399,21 @@ func (h *hub) lose(c *consumer, it *item) {
 }
 
 // missed is told each event that was pushed out of a buffer: those who are
-// behind and had it before them have lost it.
+// behind and had it before them read it from the log, or have lost it.
 func (h *hub) missed(b *buffer, it *item) {
 	for c := range h.behind {
-		owed := c.live && it.key.arrival > c.upTo
-		if s := c.open[b]; s != nil && !owed {
-			owed = it.key.arrival > s.lo && it.key.arrival <= s.hi && s.at.less(it.key)
+		s := c.open[b]
+		ahead := s != nil && s.holds(it.key)
+		if !ahead && (!c.live || it.key.arrival <= c.upTo) || !c.filter.Match(&it.Header) {
+			continue
 		}
-		if owed && c.filter.Match(&it.Header) {
+		switch {
+		case !it.Sequenced || !h.logged(b):
 			h.lose(c, it)
+		case ahead:
+			s.deep = true
+		default:
+			h.owe(c, b, it)
 		}
 	}
 }
@@ -314,6 +457,18 @@ func (h *hub) next(c *consumer, into []*item) ([]*item, state) {
 			break
 		}
 		s := c.spans[0]
+		if s.deep {
+			if into = h.dig(c, s, into); c.gone {
+				return into[:0], waiting
+			}
+			if len(into) > 0 {
+				return into, replaying
+			}
+			if c.lost {
+				return into, lost
+			}
+			continue
+		}
 		var done bool
 		into, done = s.take(into)
 		if done {
@@ -328,6 +483,29 @@ func (h *hub) next(c *consumer, into []*item) ([]*item, state) {
 		return into, over
 	}
 	return into, waiting
+}
+
+// dig reads a piece of a deep span from the log, without the lock meanwhile.
+func (h *hub) dig(c *consumer, s *span, into []*item) []*item {
+	p := piece{path: s.buf.log, session: s.buf.session, source: s.buf.source, off: s.off, at: s.at.Position, to: s.buf.floor}
+	h.mu.Unlock()
+	into, whole, err := p.read(into)
+	h.mu.Lock()
+	s.off, s.at = p.off, key{Position: p.at}
+	switch {
+	case err != nil:
+		s.buf.log, s.buf.looked = "", true // it is said from now on that it is not there
+		if !c.lost && !c.gone {
+			h.giveUp(c)
+		}
+	case whole:
+		s.at = key{Position: p.to}
+		s.deep = p.to.Less(s.buf.floor)
+		if o, ok := c.owed[s.buf.session]; ok && o.at.Less(p.to) {
+			c.owed[s.buf.session] = debt{p.to, o.buf}
+		}
+	}
+	return into
 }
 
 // flush takes the whole queue.
@@ -348,17 +526,30 @@ func (h *hub) catchUp(c *consumer) bool {
 	c.spans, c.open = nil, nil
 	since := c.upTo
 	c.upTo = h.arrivals
+	deep := len(c.owed) > 0
 	if c.live {
 		for b := h.store.newest; b != nil && b.last > since; b = b.older {
-			s := &span{buf: b, at: nowhere, lo: since, hi: h.arrivals}
+			s := &span{buf: b, at: nowhere, lo: since, hi: h.arrivals, off: -1}
 			if i := b.since(since); i > 0 {
 				s.at = b.items[i-1].key
 			}
+			if o, ok := c.owed[b.session]; ok && o.buf.source == b.source {
+				if earliest, ok := b.earliest(); ok && o.buf != b { // it was forgotten, and began anew
+					b.raise(before(earliest))
+					b.log, b.looked = o.buf.log, true
+				}
+				s.at, s.deep = key{Position: o.at}, o.at.Less(b.floor)
+				delete(c.owed, b.session)
+			}
 			c.read(s)
+		}
+		for _, o := range c.owed { // of sessions that nothing was added to, or that are forgotten
+			c.read(&span{buf: o.buf, at: key{Position: o.at}, lo: since, hi: h.arrivals, deep: o.at.Less(o.buf.floor), off: -1})
 		}
 		slices.Reverse(c.spans) // the session written last comes last
 	}
-	if len(c.spans) > 0 && h.arrivals-since > uint64(h.limits.QueueEvents/2) {
+	c.owed = nil
+	if len(c.spans) > 0 && (deep || h.arrivals-since > uint64(h.limits.QueueEvents/2)) {
 		return true
 	}
 	var rest []*item

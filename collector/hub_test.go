@@ -64,7 +64,7 @@ func TestHubLosesNothingSilently(t *testing.T) {
 					f.filter = some
 				}
 				history := r.IntN(2) == 0
-				h.subscribe(f.consumer, nil, history)
+				h.subscribe(f.consumer, nil, history, nil)
 				if history {
 					for _, b := range h.store.sessions {
 						for _, it := range b.items {

@@ -50,6 +50,7 @@ func (c *Collector) Reload(dir string) error {
 type sessionLog struct {
 	path    string
 	size    int64 // of what is there for us
+	more    bool  // and there is more
 	changed int64
 	want    int64 // how much of its end is read
 }
@@ -70,7 +71,8 @@ func sessionLogs(dir string) ([]sessionLog, error) {
 			return nil, err
 		}
 		if fi.Mode().IsRegular() && fi.Size() > 0 {
-			logs = append(logs, sessionLog{path: p, size: sent(p, fi.Size()), changed: fi.ModTime().UnixNano()})
+			size := sent(p, fi.Size())
+			logs = append(logs, sessionLog{path: p, size: size, more: size < fi.Size(), changed: fi.ModTime().UnixNano()})
 		}
 	}
 	slices.SortFunc(logs, func(a, b sessionLog) int {
@@ -140,9 +142,13 @@ func (c *Collector) reloadLog(l sessionLog) error {
 			return nil
 		}
 	}
+	session := ""
 	for first := true; ; {
 		line, err := readLine(r, c.limits.Line)
 		if errors.Is(err, io.EOF) {
+			if l.more {
+				c.hub.inPart(session)
+			}
 			return nil // a last line without its end is still being written
 		}
 		if err != nil {
@@ -157,6 +163,9 @@ func (c *Collector) reloadLog(l sessionLog) error {
 			c.hub.cutOff(h.Session, h.Position())
 		}
 		first = false
+		if h.Sequenced {
+			session = h.Session
+		}
 		c.hub.hold(newItem(h, line))
 	}
 }
@@ -193,8 +202,15 @@ func (h *hub) cutOff(session string, p event.Position) {
 		s.sessions[session] = b
 		s.touch(b)
 	}
-	if floor := before(p); !b.hasFloor || b.floor.Less(floor) {
-		b.floor, b.hasFloor = floor, true
+	b.raise(before(p))
+}
+
+// inPart says that a session's log had more than was read of it.
+func (h *hub) inPart(session string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.store.sessions[session]; b != nil {
+		b.partial = true
 	}
 }
 

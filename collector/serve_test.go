@@ -509,7 +509,7 @@ func TestManySessionsStayBounded(t *testing.T) {
 		t.Error("the session written last went first")
 	}
 	// One event larger than its session may hold leaves the floor behind it.
-	if s.admit(mustItem(t, ev(first, 0, 2, `"data":{"x":"`+strings.Repeat("x", 2<<20)+`"}`)), 40_000) {
+	if _, held := s.admit(mustItem(t, ev(first, 0, 2, `"data":{"x":"`+strings.Repeat("x", 2<<20)+`"}`)), 40_000); held != nil {
 		t.Error("it is held")
 	}
 	if b := s.sessions[first]; b != nil && (len(b.items) != 0 || b.floor.Seq != 2) {

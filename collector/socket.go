@@ -599,6 +599,7 @@ func (s *socket) subscribe(tree map[string]any) {
 	}
 	sb := &sub{id: id, consumer: consumer{filter: asked.filter, ceiling: asked.ceiling, live: true, cut: s.wire.expire}}
 	sb.ready = func() { s.mark(sb) }
+	gone := s.c.hub.prepare(asked.from)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.out) > maxReplies && !s.dead {
@@ -609,7 +610,7 @@ func (s *socket) subscribe(tree map[string]any) {
 	}
 	// In one step: its events come behind the answer, and none before it is
 	// missed.
-	s.c.hub.subscribe(&sb.consumer, asked.from, asked.all)
+	s.c.hub.subscribe(&sb.consumer, asked.from, asked.all, gone)
 	s.subs[id] = sb
 	s.out = appendText(s.out, encode(answerFrame{"subscribed", id}))
 	for _, n := range sb.notes {

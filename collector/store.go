@@ -42,6 +42,14 @@ type buffer struct {
 	ended        bool                // session.ended is among what it held
 	runs         map[string]struct{} // that ended
 	older, newer *buffer
+
+	// What the session's log is known by, and whether it was looked for: what
+	// was pushed out is there.
+	agent, source string
+	mixed         bool // two sources use the session's name: no log has all
+	log           string
+	looked        bool
+	partial       bool // the log had more than was read of it when we started
 }
 
 // nowhere is a key before every other.
@@ -55,13 +63,14 @@ func (s *store) hash(it *item) uint64 {
 	return maphash.String(s.seed, it.ID) ^ maphash.String(s.seed, it.Source)*31
 }
 
-// admit takes an event into its session's buffer. It is not held when it
-// already is (same source and id), when it lies at or below what was pushed
-// out, or when it is about no session.
-func (s *store) admit(it *item, arrival uint64) (held bool) {
+// admit takes an event into its session's buffer, and gives what is held of it:
+// the event itself, the one that came before with the same source and id, or
+// nothing where it lies at or below what was pushed out, or is about no
+// session.
+func (s *store) admit(it *item, arrival uint64) (b *buffer, held *item) {
 	it.key = key{it.Position(), arrival}
 	if it.Session == "" {
-		return false
+		return nil, nil
 	}
 	it.hash = s.hash(it)
 	h := it.hash
@@ -69,17 +78,21 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 		if !bytes.Equal(same.line(), it.line()) {
 			s.note(ruleIdentity, it)
 		}
-		return false
+		return s.sessions[it.Session], same
 	}
-	b := s.sessions[it.Session]
+	b = s.sessions[it.Session]
 	if b == nil {
 		b = &buffer{session: it.Session}
 		s.sessions[it.Session] = b
 	}
 	if it.Sequenced {
+		b.of(it)
 		if b.hasFloor && !b.floor.Less(it.key.Position) {
 			s.note(ruleLate, it)
-			return false
+			return b, nil
+		}
+		if b.partial {
+			s.bridge(b, it)
 		}
 		if rule := b.afterTerminal(it); rule != "" {
 			s.note(rule, it)
@@ -115,7 +128,46 @@ func (s *store) admit(it *item, arrival uint64) (held bool) {
 			s.drop(s.oldest, it)
 		}
 	}
-	return s.seen[h] == it
+	if s.seen[h] != it {
+		return b, nil
+	}
+	return b, it
+}
+
+// of notes whose session it is.
+func (b *buffer) of(it *item) {
+	switch {
+	case b.source == "":
+		b.agent, b.source = it.Agent, it.Source
+	case b.source != it.Source:
+		b.mixed = true
+	}
+}
+
+// bridge is told the first event of a session whose log was read in part when
+// we started, and decides whether it follows what was read. Where it does not,
+// others lie between them, which were sent to the endpoint that was here before
+// us: then what was read is only in the log any more, where they are too.
+func (s *store) bridge(b *buffer, it *item) {
+	end := b.end()
+	if !end.Less(it.key.Position) {
+		return
+	}
+	b.partial = false
+	if it.key.Epoch == end.Epoch && it.key.Seq == end.Seq+1 {
+		return
+	}
+	for len(b.items) > 0 {
+		s.evict(b, nil)
+	}
+	b.raise(before(it.key.Position))
+}
+
+// raise says that what lies at or below p is not held.
+func (b *buffer) raise(p event.Position) {
+	if !b.hasFloor || b.floor.Less(p) {
+		b.floor, b.hasFloor = p, true
+	}
 }
 
 // What may be odd about an event's place. It is taken in all the same.
@@ -241,6 +293,9 @@ func (b *buffer) resume(p event.Position) (at key, earliest event.Position, exha
 		}
 	}
 	earliest, ok := b.earliest()
+	if !ok && b.hasFloor && p.Less(b.floor) { // all of it was pushed out
+		return at, event.Position{Epoch: b.floor.Epoch, Seq: b.floor.Seq + 1}, true
+	}
 	if !ok || !p.Less(earliest) {
 		return at, earliest, false
 	}
@@ -260,9 +315,7 @@ func (s *store) evict(b *buffer, admitting *item) {
 		b.bytes -= it.cost()
 		s.bytes -= it.cost()
 		s.events--
-		if !b.hasFloor || b.floor.Less(it.key.Position) {
-			b.floor, b.hasFloor = it.key.Position, true
-		}
+		b.raise(it.key.Position)
 		if s.seen[it.hash] == it {
 			delete(s.seen, it.hash)
 		}

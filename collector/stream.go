@@ -26,6 +26,11 @@ type subscription struct {
 	live    bool
 }
 
+// inclusiveCapability declares an extension of ours: with inclusive=1 in the
+// query the positions of from are the first that are wanted, and so a session
+// can be asked for from its very start, which no position lies before.
+const inclusiveCapability = "x.aep-wrap.inclusive"
+
 // errTooMany says that a from names more positions than are replayed.
 var errTooMany = errors.New("limit exceeded")
 
@@ -37,7 +42,7 @@ func parseSubscription(query url.Values, lastEventID string, maxFrom int) (subsc
 	filter := "{}"
 	for name, values := range query {
 		switch name {
-		case "filter", "capture", "from", "live", "access_token":
+		case "filter", "capture", "from", "live", "inclusive", "access_token":
 			if len(values) != 1 {
 				return sub, fmt.Errorf("%s: given %d times, want once", name, len(values))
 			}
@@ -64,8 +69,19 @@ func parseSubscription(query url.Values, lastEventID string, maxFrom int) (subsc
 			return sub, fmt.Errorf("live: %q: want 0 or 1", clip(v))
 		}
 	}
+	inclusive := false
+	if v, ok := lookup(query, "inclusive"); ok {
+		if inclusive = v == "1"; !inclusive && v != "0" {
+			return sub, fmt.Errorf("inclusive: %q: want 0 or 1", clip(v))
+		}
+	}
 	if v, ok := lookup(query, "from"); ok {
 		sub.from, sub.all, err = parseFrom([]byte(v), maxFrom)
+		for i := range sub.from {
+			if inclusive {
+				sub.from[i].pos = before(sub.from[i].pos)
+			}
+		}
 		return sub, err
 	}
 	if lastEventID != "" {
@@ -227,11 +243,12 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, problem{Error: code, Detail: err.Error()})
 		return
 	}
+	gone := c.hub.prepare(sub.from)
 	out := newResponse(w, c.limits.Stall, &c.pace)
 	cons := &consumer{filter: sub.filter, ceiling: sub.ceiling, live: sub.live, cut: out.expire}
 	// Registered first: an event that arrives once the client has read our
 	// header is its own.
-	c.hub.subscribe(cons, sub.from, sub.all)
+	c.hub.subscribe(cons, sub.from, sub.all, gone)
 	defer c.hub.unsubscribe(cons)
 
 	h := w.Header()
