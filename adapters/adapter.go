@@ -128,6 +128,7 @@ type Identity struct {
 // Names of the moments of channel Process. Start's payload is {command, args,
 // cwd, pid}, its Session the launch's own id; exits are the session's to tell.
 const (
+	Run     string // the run that all of it is a part of
 	ProcessStart = "start"
 )
 
