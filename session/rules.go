@@ -24,9 +24,9 @@ func rules() map[string]rule {
 		"session.ended":   {apply: (*Session).endSession, sessionWide: true},
 
 		"run.started":   {join: (*Session).nameRun, apply: (*Session).startRun},
-		"run.finished":  {apply: (*Session).endRun},
-		"run.failed":    {apply: (*Session).endRun},
-		"run.cancelled": {apply: (*Session).endRun},
+		"run.finished":  {join: (*Session).nameEnd, apply: (*Session).endRun},
+		"run.failed":    {join: (*Session).nameEnd, apply: (*Session).endRun},
+		"run.cancelled": {join: (*Session).nameEnd, apply: (*Session).endRun},
 
 		"tool.requested": {join: (*Session).joinTool, apply: (*Session).requestTool},
 		"tool.completed": {join: (*Session).joinTool, apply: (*Session).endTool},
@@ -91,6 +91,19 @@ func (s *Session) nameRun(d *event.Draft, _ *facts) bool {
 		d.Run = event.DeriveID(s.cfg.Agent, s.cfg.Session, "run", d.Key)
 	default:
 		d.Run = event.NewID(d.Time)
+	}
+	return true
+}
+
+// nameEnd names the end of a run that its vendor does not name by the run: it
+// ends once, whoever tells it.
+func (s *Session) nameEnd(d *event.Draft, _ *facts) bool {
+	if d.Run == "" && s.st.open.len() == 1 {
+		o, _ := s.st.open.oldest()
+		d.Run = o.id
+	}
+	if d.Key == "" {
+		d.Key = d.Run
 	}
 	return true
 }
