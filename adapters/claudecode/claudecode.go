@@ -30,6 +30,7 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Reading:    reading,
 		Asks: hook.Asks(map[string]adapters.Ask{
 			"PermissionRequest": {Held: true, Both: true},
 			"Elicitation":       {Held: true},
@@ -41,7 +42,7 @@ func Adapter() adapters.Adapter {
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, stream, transcript, telemetry)
+var mapMoment, terms = hook.Merge(hooks, stream, transcript, telemetry, alone)
 
 // Logs are the session's transcript and, once one has stopped, a subagent's.
 func Logs(m adapters.Moment) []adapters.LogFile {

@@ -29,6 +29,7 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,
 		Instruct:   hook.Told("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
@@ -36,7 +37,7 @@ func Adapter() adapters.Adapter {
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, rollout, stream)
+var mapMoment, terms = hook.Merge(hooks, rollout, stream, alone)
 
 // Logs are the rollout of the session, and those of its subagents.
 func Logs(m adapters.Moment) (out []adapters.LogFile) {
