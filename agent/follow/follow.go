@@ -38,6 +38,8 @@ type Handler interface {
 	Take(f *File, records []Record) int
 	// Close tells that a file is gone, or was written anew.
 	Close(f *File)
+	// Idle is called now and then.
+	Idle()
 	// Sync brings what was taken so far to the disk for good.
 	Sync()
 }
@@ -185,6 +187,7 @@ func (fo *Follower) Run(ctx context.Context) error {
 	slow := time.Now()
 	for {
 		more := fo.work(ctx)
+		fo.cfg.Handler.Idle()
 		fo.save(false)
 		if fo.cfg.Once && !more {
 			return nil

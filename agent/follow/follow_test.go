@@ -52,6 +52,7 @@ func (k *taker) Take(_ *File, rs []Record) int {
 }
 
 func (k *taker) Close(*File) { k.mu.Lock(); k.closes++; k.mu.Unlock() }
+func (k *taker) Idle()       {}
 func (k *taker) Sync()       { k.mu.Lock(); k.syncs++; k.mu.Unlock() }
 
 func (k *taker) lines() []string {
