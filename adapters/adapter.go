@@ -86,6 +86,14 @@ type Adapter struct {
 	// decision", on which the runtime asks in its own way.
 	Reply func(Moment, Answer) []byte
 
+	// Server is how a runtime that is a server is followed and told things; nil
+	// for one that is none.
+	Server *Serving
+
+	// Steer says that a prompt while a run is open goes into that run: it
+	// starts none.
+	Steer bool
+
 	// Instruct is what a hook hears back that hands the model a text on its
 	// way; nil for a moment in which the runtime reads none. The part is nil
 	// for a runtime that never does.
@@ -120,6 +128,7 @@ type Reading struct {
 type Identity struct {
 	Session string
 	Step    string // the subagent whose log it is: its turns are no runs
+	Run     string // the run that all of it is a part of
 	Fork    string // the session whose history it may repeat
 	Version string // of the runtime or of the layout, a token
 	Strange bool   // a layout or a version that the table was not made for
@@ -128,7 +137,6 @@ type Identity struct {
 // Names of the moments of channel Process. Start's payload is {command, args,
 // cwd, pid}, its Session the launch's own id; exits are the session's to tell.
 const (
-	Run     string // the run that all of it is a part of
 	ProcessStart = "start"
 )
 
@@ -215,6 +223,8 @@ type Launch struct {
 	Gate []string      // tools that the operator gates, patterns with *; nil is none
 	Dual bool          // the operator wants the runtime's way in which both sides can answer, whatever it costs
 
+	Attach string // the URL of a running server that the command shall join; "" is none
+
 	// ReadFile reads a user's file (settings that must be merged). It is the
 	// only outside thing that Wire may ask for.
 	ReadFile func(path string) ([]byte, error)
@@ -228,6 +238,8 @@ type Endpoint struct {
 	Helper  []string // argv prefix of the hook helper: {"/…/aep-hook", "claude-code"}; the event's name may follow; stdin is the payload
 	Socket  string   // the unix socket that the helper finds in AEP_HOOK_SOCKET
 	Dir     string   // a private directory (0700) of this launch, for Wiring.Files
+	Port    int      // of loopback, free just now, for a server inside the runtime; 0 is none
+	Secret  string   // made for this launch: the password of that server
 }
 
 // Wiring is what a launch becomes.
@@ -242,6 +254,7 @@ type Wiring struct {
 	EventsFD    bool              // give the child a pipe for drafts, its number in AEP_EVENTS_FD
 	Logs        []LogFile         // logs that are known before any moment names them
 	LogRoot     string            // the folder that logs with relative paths are in
+	Server      *Served           // where the runtime's server will be; nil is none
 	Notes       []string          // one line each for the user: what could not be wired and why
 }
 

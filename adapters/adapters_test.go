@@ -3,6 +3,7 @@ package adapters
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"aep-wrap/event"
 )
@@ -91,6 +92,13 @@ func TestValidate(t *testing.T) {
 		"needs both":      func(a *Adapter) { a.Launch = &Launching{} },
 		"Pinned is empty": func(a *Adapter) { a.Pinned = "" },
 		"need each other": func(a *Adapter) { a.Reply = func(Moment, Answer) []byte { return nil } },
+		"Server needs":    func(a *Adapter) { a.Server = &Serving{Events: "event"} },
+		"Server: Asked": func(a *Adapter) {
+			a.Server = &Serving{Events: "/event", Quiet: time.Second, Item: func(map[string]any) []Moment { return nil }, Asked: func(Moment) string { return "" }}
+		},
+		"a query of Known": func(a *Adapter) {
+			a.Server = &Serving{Events: "/event", Quiet: time.Second, Item: func(map[string]any) []Moment { return nil }, Known: []Query{{Path: "/x"}}}
+		},
 	} {
 		a := good
 		spoil(&a)

@@ -54,6 +54,19 @@ func Validate(a Adapter) error {
 	if (a.Asks == nil) != (a.Reply == nil) {
 		bad("Asks and Reply need each other: a question that cannot be answered, or an answer to none")
 	}
+	if v := a.Server; v != nil {
+		switch {
+		case !strings.HasPrefix(v.Events, "/") || v.Quiet <= 0 || v.Item == nil:
+			bad("Server needs Events (a path), Quiet and Item")
+		case (v.Asked == nil) != (v.Answer == nil) || v.Answer != nil && a.Asks == nil:
+			bad("Server: Asked, Answer and Asks need each other: what is asked has an id, and an answer is a request")
+		}
+		for _, q := range v.Known {
+			if !strings.HasPrefix(q.Path, "/") || q.Read == nil {
+				bad("Server: a query of Known needs a path and Read")
+			}
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -642,7 +642,7 @@ func (l *lane) open() {
 		}
 	}
 	l.sess = session.New(session.Config{
-		Agent: c.Agent, Host: c.Host, Session: l.name, Traceparent: c.Traceparent, Start: c.Start, State: state,
+		Agent: c.Agent, Host: c.Host, Session: l.name, Traceparent: c.Traceparent, Start: c.Start, State: state, Steer: c.Adapter.Steer,
 	})
 	// Whoever held the requests that an earlier launch left open is gone.
 	l.emit(l.sess.Recover(c.Now()), nil)

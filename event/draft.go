@@ -30,8 +30,10 @@ type Draft struct {
 	Fields Fields
 }
 
-// Link describes an earlier fact by its looks.
+// Link describes an earlier fact by its looks, or by a name that is not the
+// draft's own.
 type Link struct {
+	Call string // the call id of the tool that a request is about, where its Pair is another
 	Tool string // the tool's name
 	Args string // Digest of the tool's input
 }

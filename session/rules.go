@@ -113,6 +113,11 @@ func (s *Session) startRun(d *event.Draft, _ *facts) bool {
 	if _, open := s.st.open.get(d.Run); open || s.st.over.has(d.Run) {
 		return false
 	}
+	if s.cfg.Steer && s.st.open.len() > 0 {
+		// Told again later, it starts none either.
+		s.st.over.add(d.Run)
+		return false
+	}
 	if !s.cfg.Overlap {
 		s.drain(d.Time)
 	}
@@ -260,6 +265,12 @@ func (s *Session) toolOf(d *event.Draft, f *facts) *tool {
 // none has just these arguments (a hook may have changed them), the name alone
 // does, if it can mean one tool only.
 func (s *Session) linked(link event.Link, ok func(*tool) bool) (found *tool) {
+	if link.Call != "" {
+		if t, there := s.st.tools.get(link.Call); there && ok(t) {
+			return t
+		}
+		return nil
+	}
 	if link.Tool == "" {
 		return nil
 	}
@@ -287,7 +298,8 @@ func (s *Session) linked(link event.Link, ok func(*tool) bool) (found *tool) {
 func (s *Session) requestTool(d *event.Draft, f *facts) bool {
 	s.st.requests.all(func(_ string, r *request) bool {
 		l := r.link
-		if r.tool == "" && l.Tool != "" && l.Tool == f.tool && (l.Args == "" || f.args == "" || l.Args == f.args) {
+		like := l.Tool != "" && l.Tool == f.tool && (l.Args == "" || f.args == "" || l.Args == f.args)
+		if r.tool == "" && (like && l.Call == "" || l.Call != "" && l.Call == f.call) {
 			setCause(d, r.id)
 			return false
 		}

@@ -29,6 +29,10 @@ type Config struct {
 	// false, a run still open when the next one starts was cut off unseen, and
 	// is drained.
 	Overlap bool
+
+	// Steer says that what would start another run while one is open goes into
+	// the open one: a prompt of the user's in between steers it.
+	Steer bool
 }
 
 // Exit is how the agent's process ended. Code is what a shell would call it,

@@ -60,6 +60,9 @@ func link(tool string, v any) func(*event.Draft) {
 		}
 	}
 }
+func ofCall(id string) func(*event.Draft) {
+	return func(d *event.Draft) { d.Link = event.Link{Call: id} }
+}
 func options(ids ...string) func(*event.Draft) {
 	return func(d *event.Draft) {
 		var list []event.Fields
@@ -281,6 +284,33 @@ func TestBind(t *testing.T) {
 0:3 tool.requested (Bash) {"tool":{"call_id":"c1","name":"Bash"}}
 0:4 run.finished run=r1 <- run.started@0:1 {"duration_ms":0}
 0:5 run.finished run=r2 <- run.started@0:2 {"duration_ms":0}`,
+		},
+		{
+			name:    "a prompt while a run is open steers it, and told again after its end it starts none",
+			conf:    func(c *Config) { c.Steer = true },
+			batches: [][]event.Draft{{say("run.started", key("m1"))}, {say("run.started", key("m2"))}, {say("run.finished")}, {say("run.started", key("m2"))}, {say("run.started", key("m1"))}, {say("run.finished")}, {say("run.started", inRun("r3"), key("m3"))}},
+			want: `
+0:0 session.started
+0:1 run.started run=made-1 <- session.started@0:0
+0:2 run.finished run=made-1 <- run.started@0:1 {"duration_ms":0}
+0:3 run.started run=r3 <- session.started@0:0`,
+		},
+		{
+			name: "a request that names a call and has a name of its own is about that call, told before or after it",
+			batches: [][]event.Draft{{say("run.started", inRun("r1")), say("tool.requested", call("Bash", "c1")), say("tool.requested", call("Bash", "c2"))},
+				{say("attention.requested", permission, pair("p1"), key("p1"), ofCall("c2"))}, {say("attention.requested", permission, pair("p2"), key("p2"), ofCall("c3"))},
+				{say("tool.requested", call("Edit", "c3"))}, {say("tool.completed", call("Edit", "c3"))}},
+			want: `
+0:0 session.started
+0:1 run.started run=r1 <- session.started@0:0
+0:2 tool.requested (Bash) run=r1 <- run.started@0:1 {"tool":{"call_id":"c1","name":"Bash"}}
+0:3 tool.requested (Bash) run=r1 <- run.started@0:1 {"tool":{"call_id":"c2","name":"Bash"}}
+0:4 attention.requested (Bash) run=r1 <- tool.requested@0:3 notice {"kind":"permission"}
+0:5 attention.requested run=r1 <- run.started@0:1 notice {"kind":"permission"}
+0:6 tool.requested (Edit) run=r1 <- attention.requested@0:5 {"tool":{"call_id":"c3","name":"Edit"}}
+0:7 attention.answered (attention.requested@0:5) run=r1 <- attention.requested@0:5 {"answer":{},"via":"oob"}
+0:8 attention.resolved (attention.requested@0:5) run=r1 <- attention.answered@0:7 {"latency_ms":0,"resolution":"answered"}
+0:9 tool.completed (Edit) run=r1 <- tool.requested@0:6 {"tool":{"call_id":"c3","name":"Edit"}}`,
 		},
 		{
 			name:    "runs without names are named, and end once",

@@ -141,7 +141,7 @@ func gated(a adapters.Adapter, ms []adapters.Moment) (out []adapters.Moment) {
 var channels = map[string]adapters.Channel{
 	"hooks": adapters.Hook, "moments": adapters.Hook, "events": adapters.Stream, "records": adapters.Telemetry,
 	"stream": adapters.Stream, "transcript": adapters.Transcript, "telemetry": adapters.Telemetry,
-	"drafts": adapters.Drafts, "process": adapters.Process,
+	"drafts": adapters.Drafts, "process": adapters.Process, "server": adapters.Server,
 }
 
 type pin struct {
@@ -152,7 +152,7 @@ type pin struct {
 
 func (p pin) moment(t testing.TB, c adapters.Channel, name string) adapters.Moment {
 	m := moment(t, c, name, p.Input)
-	m.Held = p.Held || c == adapters.Hook && bytes.Contains(p.Expected, []byte(`"control"`))
+	m.Held = p.Held || (c == adapters.Hook || c == adapters.Server) && bytes.Contains(p.Expected, []byte(`"control"`))
 	return m
 }
 
@@ -273,7 +273,7 @@ func moment(t testing.TB, c adapters.Channel, name string, raw []byte) adapters.
 		t.Fatalf("%s: %v", name, err)
 	}
 	switch c {
-	case adapters.Stream, adapters.Transcript:
+	case adapters.Stream, adapters.Transcript, adapters.Server:
 		m.Name, _ = m.Payload["type"].(string)
 	case adapters.Telemetry:
 		m.Name, _ = m.Payload["event.name"].(string)
@@ -413,6 +413,18 @@ func pure(s Spec, ms []adapters.Moment, bad report) {
 				bad("%s %s: no text is handed on as one", m.Channel, m.Name)
 			}
 		}
+		if v := s.Adapter.Server; v != nil {
+			if !reflect.DeepEqual(v.Item(m.Payload), v.Item(m.Payload)) {
+				bad("%s %s: two readings of one item of a server differ", m.Channel, m.Name)
+			}
+			if v.Asked != nil && v.Asked(m) != v.Asked(m) {
+				bad("%s %s: what it asks has two names", m.Channel, m.Name)
+			}
+			for _, q := range v.Known {
+				q.Read(any(m.Payload), []string{"s"})
+				q.Read([]any{m.Payload}, nil)
+			}
+		}
 		if !reflect.DeepEqual(before, any(m.Payload)) {
 			bad("%s %s: the payload was changed", m.Channel, m.Name)
 		}
@@ -467,7 +479,7 @@ func strangers(t *testing.T, a adapters.Adapter) (ms []adapters.Moment) {
 		inputs(tree, func(p map[string]any) { payloads = append(payloads, p) })
 	}
 	all := slices.Sorted(maps.Keys(names))
-	for _, c := range []adapters.Channel{adapters.Hook, adapters.Stream, adapters.Transcript, adapters.Telemetry, adapters.Drafts, adapters.Process, "elsewhere"} {
+	for _, c := range []adapters.Channel{adapters.Hook, adapters.Stream, adapters.Transcript, adapters.Telemetry, adapters.Drafts, adapters.Process, adapters.Server, adapters.ServerBeside, "elsewhere"} {
 		for i, p := range payloads {
 			// The odd payloads come under every name, a vendor's under a few.
 			some := all
@@ -516,7 +528,7 @@ func ceilings(s Spec, ms []adapters.Moment, bad report) {
 					id = "launch"
 				}
 				if sessions[id] == nil {
-					sessions[id] = session.New(session.Config{Agent: s.Adapter.Name, Host: "host", Session: id, State: session.NewState()})
+					sessions[id] = session.New(session.Config{Agent: s.Adapter.Name, Host: "host", Session: id, State: session.NewState(), Steer: s.Adapter.Steer})
 					streams[id] = event.NewStream()
 				}
 				for _, bound := range sessions[id].Bind(at.Add(time.Duration(i)*time.Second), []event.Draft{d}) {
@@ -815,6 +827,13 @@ func wire(t *testing.T, s Spec, w Wire) {
 			t.Errorf("the hook address, which is a secret, stands on the command line: %q", a)
 		}
 	}
+	if end := w.Endpoint.Secret; end != "" {
+		for _, a := range got.Args {
+			if strings.Contains(a, end) {
+				t.Errorf("the server's password stands on the command line: %q", a)
+			}
+		}
+	}
 	files := map[string]json.RawMessage{}
 	for name, b := range got.Files {
 		if !json.Valid(b) {
@@ -822,11 +841,15 @@ func wire(t *testing.T, s Spec, w Wire) {
 		}
 		files[name] = bytes.TrimSpace(b)
 	}
-	golden(t, filepath.Join("testdata", "wire", w.Name+".golden"), text(map[string]any{
+	becomes := map[string]any{
 		"passthrough": got.Passthrough, "args": got.Args, "set_env": got.SetEnv, "unset_env": got.UnsetEnv,
 		"files": files, "stdout": got.Stdout, "events_fd": got.EventsFD, "logs": got.Logs, "notes": got.Notes,
 		"overlays": got.Overlays, "log_root": got.LogRoot,
-	})+"\n")
+	}
+	if got.Server != nil {
+		becomes["server"] = got.Server
+	}
+	golden(t, filepath.Join("testdata", "wire", w.Name+".golden"), text(becomes)+"\n")
 }
 
 func golden(t *testing.T, path, got string) {
@@ -852,7 +875,7 @@ func golden(t *testing.T, path, got string) {
 // Fuzz takes any bytes as a payload on any channel: no panic, and what comes
 // out is sealed. The seeds are the moments.
 func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
-	all := []adapters.Channel{adapters.Hook, adapters.Stream, adapters.Transcript, adapters.Telemetry, adapters.Drafts, adapters.Process}
+	all := []adapters.Channel{adapters.Hook, adapters.Stream, adapters.Transcript, adapters.Telemetry, adapters.Drafts, adapters.Process, adapters.Server, adapters.ServerBeside}
 	for _, m := range seeds {
 		f.Add(byte(slices.Index(all, m.Channel)), m.Name, event.AppendValue(nil, m.Payload))
 	}
@@ -883,6 +906,15 @@ func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
 		}
 		if a.Asks != nil {
 			a.Asks(m)
+		}
+		if v := a.Server; v != nil {
+			v.Item(m.Payload)
+			if v.Asked != nil {
+				v.Asked(m)
+			}
+			for _, q := range v.Known {
+				q.Read(any(m.Payload), nil)
+			}
 		}
 		if a.Instruct != nil {
 			if b := a.Instruct(m, name); len(b) > 0 && !json.Valid(b) {
@@ -950,6 +982,7 @@ func Endpoint(a adapters.Adapter) adapters.Endpoint {
 	return adapters.Endpoint{
 		HookURL: "http://127.0.0.1:4711/hook/SECRET", OTLPURL: "http://127.0.0.1:4711/otlp/SECRET",
 		Helper: []string{"/opt/aep/aep-hook", a.Name}, Socket: "/run/aep/hook.sock", Dir: "/run/aep",
+		Port: 4712, Secret: "PASSWORD",
 	}
 }
 
