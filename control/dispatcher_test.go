@@ -435,7 +435,7 @@ func TestBeforeAnEnd(t *testing.T) {
 		"progress.status",
 		`x.demo.instruction.dropped <- x.demo.control.instruct {"reason":"session_ended"}`,
 		`run.cancelled <- cancel {"by":"control","reason":"enough"}`,
-		`session.ended <- cancel {"runs":1}`,
+		`session.ended <- cancel {"reason":"killed","runs":1}`,
 		"x.demo.a.b",
 	})
 	given := []event.Draft{{Header: event.Header{Type: "progress.status"}}}

@@ -207,10 +207,10 @@ func (d *Dispatcher) Done(e Effect, err error) {
 
 // Before takes the drafts of a session on their way to be bound, and puts down
 // to commands what came of them: a run.cancelled while a cancel of that run is
-// under way is by control and cites the command; so is the end of a session,
-// and of its runs, while it is being cancelled; before session.ended, what the
-// queue of instructions still holds is told as dropped. The given drafts
-// stay as they are.
+// under way is by control and cites the command; so is the end of a session
+// that is being cancelled, or whose process went for the cancel of a run, and
+// the end of its runs; before session.ended, what the queue of instructions
+// still holds is told as dropped. The given drafts stay as they are.
 func (d *Dispatcher) Before(session string, drafts []event.Draft) []event.Draft {
 	var out []event.Draft // nil while nothing differs
 	for i, x := range drafts {
@@ -221,8 +221,15 @@ func (d *Dispatcher) Before(session string, drafts []event.Draft) []event.Draft 
 			x = d.attributed(session, x)
 		case "session.ended":
 			front = d.Ending(session)
-			if f := d.flightOf(session, func(f *flight) bool { return f.whole }); f.command != "" && x.Cause == "" {
+			f := d.flightOf(session, func(f *flight) bool { return f.whole })
+			if f.command == "" {
+				f = d.flightOf(session, func(*flight) bool { return true })
+			}
+			if f.command != "" && x.Cause == "" {
 				x.Cause = f.command
+				if f.whole { // whatever the agent says of its own reason
+					x.Fields = with(x.Fields, event.Meta("reason", "killed"))
+				}
 				front = append(front, d.cutOff(session)...)
 			}
 		}
@@ -239,7 +246,18 @@ func (d *Dispatcher) Before(session string, drafts []event.Draft) []event.Draft 
 	return out
 }
 
-// cutOff are the ends of the runs that a session's cancel cuts off.
+// with sets a member; the given fields stay as they are.
+func with(fields event.Fields, m event.Field) event.Fields {
+	out := event.Fields{m}
+	for _, f := range fields {
+		if f.Name != m.Name {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// cutOff are the ends of the runs that a session's end cuts off.
 func (d *Dispatcher) cutOff(session string) (out []event.Draft) {
 	d.mu.Lock()
 	var runs []string

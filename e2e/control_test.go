@@ -27,7 +27,14 @@ func commanded(t *testing.T) *world {
 	}
 	w.env = []string{"AEP_LISTEN=" + l.Addr().String(), "XDG_RUNTIME_DIR="}
 	l.Close()
-	t.Cleanup(func() { w.endCollector() })
+	t.Cleanup(func() {
+		w.endCollector()
+		for _, f := range w.logFiles() {
+			if b, err := os.ReadFile(f); err == nil && t.Failed() {
+				t.Logf("%s:\n%s", f, b)
+			}
+		}
+	})
 	return w
 }
 
