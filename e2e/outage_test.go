@@ -137,14 +137,8 @@ func (o *outage) start(env []string, args ...string) *process {
 
 func (o *outage) url() string { return "http://" + o.addr }
 
-// startCollector starts one that can hold the whole backlog. With less, a sink
-// that a busy machine leaves behind by more than the buffer has lost the
-// difference until the logs are read again: a limit that is stated, and not
-// what this test is about.
 func (o *outage) startCollector() {
-	hold := strconv.Itoa(*outageBacklog + 10_000)
-	o.collector = o.start(nil, "collect", "--listen", o.addr, "--log-dir", o.logs,
-		"--limit-session-events", hold, "--limit-session-bytes", strconv.Itoa(256<<20), "--limit-held-bytes", strconv.Itoa(512<<20))
+	o.collector = o.start(nil, "collect", "--listen", o.addr, "--log-dir", o.logs)
 }
 
 func (o *outage) startSink() {
@@ -387,7 +381,8 @@ func lineCount(path string) (n int) {
 // backlog is the long outage, in less time: what an agent writes at its rate in
 // it is written as fast as the wrapper takes it, with no collector there. Then
 // the collector is there again, and the wrapper, still the same process, sends
-// it all from its log.
+// it all from its log. The sink stands still meanwhile: it comes back to a
+// collector that holds the newest third of it, and reads the rest all the same.
 func (o *outage) backlog(n int) int {
 	o.collector.kill()
 	goOn := filepath.Join(o.home, "go-on")
@@ -414,6 +409,7 @@ func (o *outage) backlog(n int) int {
 		o.t.Fatal(err)
 	}
 	size := fi.Size()
+	_ = o.sink.Process.Signal(syscall.SIGSTOP)
 	o.startCollector()
 	o.ready()
 	back := time.Now()
@@ -423,6 +419,7 @@ func (o *outage) backlog(n int) int {
 		}
 	}
 	caught := time.Since(back)
+	_ = o.sink.Process.Signal(syscall.SIGCONT)
 	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
 		o.t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (a *app) sink(ctx context.Context, cfg client.Config, dir string) error {
 	if err != nil {
 		return err
 	}
-	cfg.All, cfg.From = true, k.positions
+	cfg.All, cfg.Whole, cfg.From = true, true, k.positions
 	cfg.MaxWait = sinkWait
 	cfg.Told, cfg.Flush = a.tellConnection(), k.flush
 	err = client.Follow(ctx, cfg, k.keep)

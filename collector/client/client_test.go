@@ -145,10 +145,19 @@ type endpoint struct {
 	mu      sync.Mutex
 	queries []string
 	scripts []func(w http.ResponseWriter, r *http.Request)
+
+	again func(w http.ResponseWriter, r *http.Request) // answers what is asked beside the stream
+	asked []string
 }
 
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
+	if q := r.URL.Query(); e.again != nil && q.Get("live") == "0" {
+		e.asked = append(e.asked, q.Get("from")+q.Get("inclusive"))
+		e.mu.Unlock()
+		e.again(w, r)
+		return
+	}
 	n := min(len(e.queries), len(e.scripts)-1)
 	e.queries = append(e.queries, r.URL.RawQuery)
 	e.mu.Unlock()
@@ -239,20 +248,34 @@ func TestFollowResumes(t *testing.T) {
 }
 
 // With all, every connection asks for all again: a session that began and
-// ended while there was none is in it.
+// ended while there was none is in it. What we were in the midst of comes
+// first, from where we were; and so does what lies between that and the first
+// that is held.
 func TestFollowAll(t *testing.T) {
-	e := &endpoint{scripts: []func(http.ResponseWriter, *http.Request){
-		says(message(line("a", 0, 0)), message(line("a", 0, 1))),
-		says(message(line("a", 0, 0)), message(line("a", 0, 1)), message(line("new", 0, 0)), message(line("a", 0, 2))),
-		says(message(line("a", 0, 7))),
-		hangs,
-	}}
-	got, notices, err := follow(t, e, Config{All: true}, 5)
+	held := map[string]string{
+		`[{"session":"a","epoch":0,"seq":1}]`:                                     "",
+		`[{"session":"a","epoch":0,"seq":2},{"session":"new","epoch":0,"seq":0}]`: message(line("a", 0, 3)),
+		`[{"session":"a","epoch":0,"seq":3}]`:                                     message(line("a", 0, 5)) + message(line("a", 0, 6)),
+		`[{"session":"a","epoch":0,"seq":7},{"session":"new","epoch":0,"seq":0}]`: ": replay-exhausted new 0:9\n\n",
+		`[{"session":"new","epoch":0,"seq":0}]`:                                   ": replay-exhausted new 0:9\n\n",
+	}
+	e := &endpoint{
+		scripts: []func(http.ResponseWriter, *http.Request){
+			says(message(line("a", 0, 0)), message(line("a", 0, 1))),
+			says(message(line("a", 0, 0)), message(line("a", 0, 1)), message(line("new", 0, 0)), message(line("a", 0, 2))),
+			says(message(line("a", 0, 7))),
+			says(message(line("new", 0, 9))),
+			hangs,
+		},
+		again: func(w http.ResponseWriter, r *http.Request) { says(held[r.URL.Query().Get("from")])(w, r) },
+	}
+	got, notices, err := follow(t, e, Config{All: true}, 9)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if want := []string{line("a", 0, 0), line("a", 0, 1), line("new", 0, 0), line("a", 0, 2), line("a", 0, 7)}; !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+	want := []string{line("a", 0, 0), line("a", 0, 1), line("new", 0, 0), line("a", 0, 2), line("a", 0, 3), line("a", 0, 5), line("a", 0, 6), line("a", 0, 7), line("new", 0, 9)}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q\nasked %q", got, want, e.asked)
 	}
 	var gaps []Notice
 	for _, n := range notices {
@@ -260,11 +283,65 @@ func TestFollowAll(t *testing.T) {
 			gaps = append(gaps, n)
 		}
 	}
-	if len(gaps) != 1 || gaps[0].Session != "a" || gaps[0].After != (event.Position{Seq: 2}) || gaps[0].Before != (event.Position{Seq: 7}) {
+	if len(gaps) == 0 || gaps[0].Session != "new" || gaps[0].After != (event.Position{}) || gaps[0].Before != (event.Position{Seq: 9}) {
 		t.Errorf("gaps %+v", gaps)
 	}
 	if positions(t, e.queries[1]) != "all" {
 		t.Errorf("asks %q", e.queries[1])
+	}
+}
+
+// An endpoint that gives the stream and refuses what is asked beside it: then
+// what may be missing is told.
+func TestFollowAllOfWhoRefuses(t *testing.T) {
+	e := &endpoint{
+		scripts: []func(http.ResponseWriter, *http.Request){says(message(line("a", 0, 0))), says(message(line("a", 0, 7))), hangs},
+		again:   refuses(400, `{"error":"limit-exceeded"}`),
+	}
+	got, notices, err := follow(t, e, Config{All: true}, 2)
+	if !errors.Is(err, context.Canceled) || len(got) != 2 {
+		t.Fatal(err, got)
+	}
+	i := slices.IndexFunc(notices, func(n Notice) bool { return n.Kind == Gap })
+	if i < 0 || notices[i].Session != "a" || notices[i].Before != (event.Position{Seq: 7}) {
+		t.Errorf("told %+v", notices)
+	}
+}
+
+// Who wants sessions whole asks for the start of one that it meets in its
+// midst.
+func TestFollowWhole(t *testing.T) {
+	e := &endpoint{
+		scripts: []func(http.ResponseWriter, *http.Request){says(message(line("b", 3, 0)), message(line("a", 0, 7)), message(line("a", 0, 8))), hangs},
+		again:   says(message(line("a", 0, 0)), message(line("a", 0, 6)), message(line("a", 0, 7))),
+	}
+	got, _, err := follow(t, e, Config{All: true, Whole: true}, 5)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if want := []string{line("b", 3, 0), line("a", 0, 0), line("a", 0, 6), line("a", 0, 7), line("a", 0, 8)}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if want := []string{`[{"session":"a","epoch":0,"seq":0}]1`}; !slices.Equal(e.asked, want) {
+		t.Errorf("asked %q", e.asked)
+	}
+	// Where that breaks off, the stream is begun again, and nothing was given
+	// before its time.
+	broken := true
+	e = &endpoint{
+		scripts: []func(http.ResponseWriter, *http.Request){says(message(line("a", 0, 7))), says(message(line("a", 0, 7))), hangs},
+		again: func(w http.ResponseWriter, r *http.Request) {
+			if broken {
+				broken = false
+				says(message(line("a", 0, 0)))(w, r)
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			says(message(line("a", 0, 1)))(w, r)
+		},
+	}
+	if got, _, _ = follow(t, e, Config{All: true, Whole: true}, 3); !slices.Equal(got, []string{line("a", 0, 0), line("a", 0, 1), line("a", 0, 7)}) {
+		t.Errorf("got %q", got)
 	}
 }
 

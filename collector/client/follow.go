@@ -33,6 +33,11 @@ type Config struct {
 	All  bool
 	From map[string]event.Position
 
+	// Whole wants, with All, each session from its start also where the endpoint
+	// holds only the newest of it: what came before is asked for by itself, and
+	// given first.
+	Whole bool
+
 	// Once ends after the replay; nothing is retried.
 	Once bool
 
@@ -171,10 +176,11 @@ func (e *stopError) Error() string { return e.err.Error() }
 
 type follower struct {
 	Config
-	fn   func(Event) error
-	seen *Seen
-	at   map[string]place // by session
-	tick int
+	fn    func(Event) error
+	seen  *Seen
+	at    map[string]place // by session
+	tick  int
+	alive func() // something was heard
 }
 
 // place is how far a session was followed.
@@ -183,7 +189,7 @@ type place struct {
 	tick int // when it last moved, to tell the newest sessions
 }
 
-// query is what the next connection asks for.
+// query is what every connection asks for.
 func (f *follower) query() url.Values {
 	q := url.Values{}
 	if f.Filter != "" {
@@ -195,6 +201,11 @@ func (f *follower) query() url.Values {
 	if f.Once {
 		q.Set("live", "0")
 	}
+	return q
+}
+
+// from adds where the stream begins.
+func (f *follower) from(q url.Values) url.Values {
 	switch {
 	case f.All:
 		// Sessions that began while we were away are named by nobody: all is
@@ -206,11 +217,77 @@ func (f *follower) query() url.Values {
 	return q
 }
 
-func (f *follower) positions() []byte {
-	type entry struct {
-		Session string `json:"session"`
-		event.Position
+// open asks for a stream.
+func (f *follower) open(ctx context.Context, q url.Values) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(f.Base, "/")+"/stream?"+q.Encode(), nil)
+	if err != nil {
+		return nil, &stopError{err}
 	}
+	req.Header.Set("Accept", "text/event-stream")
+	if f.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+f.Token)
+	}
+	resp, err := f.HTTP.Do(req)
+	if err != nil {
+		return nil, plain(err)
+	}
+	if err := refusal(resp); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// position is one of a from.
+type position struct {
+	Session string `json:"session"`
+	event.Position
+}
+
+// catchUp gives what lies behind positions, before the stream goes on: of all
+// an endpoint begins with the earliest that it holds, but a position it may
+// serve from further back, and if not it says so. told is whether it did.
+func (f *follower) catchUp(ctx context.Context, from []byte, inclusive bool) (told bool, err error) {
+	q := f.query()
+	q.Set("live", "0")
+	q.Set("from", string(from))
+	if inclusive { // the position itself too, where the endpoint knows the word
+		q.Set("inclusive", "1")
+	}
+	resp, err := f.open(ctx, q)
+	if refused := (*PermanentError)(nil); errors.As(err, &refused) {
+		return false, nil // the stream that it gave has to do
+	}
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	r := NewReader(resp.Body, messageBytes)
+	for {
+		m, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		f.alive()
+		if m.Data == nil {
+			f.comment(m.Comment)
+			continue
+		}
+		h, _, err := event.ParseHeader(m.Data)
+		if err != nil {
+			f.Told(Notice{Kind: Unreadable, Err: err})
+			continue
+		}
+		if err := f.give(h, m.Data); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (f *follower) positions() []byte {
 	sessions := make([]string, 0, len(f.at))
 	for s := range f.at {
 		sessions = append(sessions, s)
@@ -221,10 +298,14 @@ func (f *follower) positions() []byte {
 		}
 		return strings.Compare(a, b)
 	})
-	entries := []entry{}
+	entries := []position{}
 	for _, s := range sessions[:min(len(sessions), fromSessions)] {
-		entries = append(entries, entry{s, f.at[s].pos})
+		entries = append(entries, position{s, f.at[s].pos})
 	}
+	return marshal(entries)
+}
+
+func marshal(entries []position) []byte {
 	b, err := json.Marshal(entries)
 	if err != nil {
 		return []byte("[]") // strings and integers: it cannot fail
@@ -237,30 +318,27 @@ func (f *follower) positions() []byte {
 func (f *follower) connect(ctx context.Context) (got bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(f.Base, "/")+"/stream?"+f.query().Encode(), nil)
+	resp, err := f.open(ctx, f.from(f.query()))
 	if err != nil {
-		return false, &stopError{err}
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	if f.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+f.Token)
-	}
-	resp, err := f.HTTP.Do(req)
-	if err != nil {
-		return false, plain(err)
-	}
-	defer resp.Body.Close()
-	if err := refusal(resp); err != nil {
 		return false, err
 	}
+	defer resp.Body.Close()
 	silence := time.AfterFunc(f.Silence, func() {
 		cancel(fmt.Errorf("nothing was heard for %v", f.Silence))
 	})
 	defer silence.Stop()
+	f.alive = func() { silence.Reset(f.Silence) }
 	f.Told(Notice{Kind: Connected})
 	r := NewReader(resp.Body, messageBytes)
 	here := map[string]bool{} // sessions met on this connection
 	dirty := false
+	if f.All && !f.Once && len(f.at) > 0 {
+		// What we were in the midst of comes first.
+		dirty = true
+		if _, err := f.catchUp(ctx, f.positions(), false); err != nil {
+			return false, f.broke(ctx, err)
+		}
+	}
 	for {
 		if dirty && !r.Buffered() {
 			dirty = false
@@ -270,28 +348,39 @@ func (f *follower) connect(ctx context.Context) (got bool, err error) {
 		}
 		m, err := r.Next()
 		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				err = cause
-			}
-			if flushErr := f.Flush(); flushErr != nil {
-				return got, &stopError{flushErr}
-			}
-			if f.Once && errors.Is(err, io.EOF) {
+			if f.Once && errors.Is(err, io.EOF) && context.Cause(ctx) == nil {
+				if err := f.Flush(); err != nil {
+					return got, &stopError{err}
+				}
 				return true, nil
 			}
-			return got, plain(err)
+			return got, f.broke(ctx, err)
 		}
 		got = true
-		silence.Reset(f.Silence)
+		f.alive()
 		if m.Data == nil {
 			f.comment(m.Comment)
 			continue
 		}
 		dirty = true
-		if err := f.take(m.Data, here); err != nil {
-			return got, &stopError{err}
+		if err := f.take(ctx, m.Data, here); err != nil {
+			return got, f.broke(ctx, err)
 		}
 	}
+}
+
+// broke flushes what was given, and says why a connection ends.
+func (f *follower) broke(ctx context.Context, err error) error {
+	if stop := (*stopError)(nil); errors.As(err, &stop) {
+		return err
+	}
+	if flushErr := f.Flush(); flushErr != nil {
+		return &stopError{flushErr}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return plain(err)
 }
 
 // plain drops the URL, which may hold a filter of any length, from an error.
@@ -347,28 +436,51 @@ func (f *follower) comment(text string) {
 	f.Told(n)
 }
 
-func (f *follower) take(line []byte, here map[string]bool) error {
+func (f *follower) take(ctx context.Context, line []byte, here map[string]bool) error {
 	h, _, err := event.ParseHeader(line)
 	if err != nil {
 		f.Told(Notice{Kind: Unreadable, Err: err})
 		return nil
 	}
-	pos := h.Position()
-	last, known := f.at[h.Session]
-	if h.Sequenced && f.All && f.Filter == "" && !here[h.Session] {
+	if h.Sequenced && f.All && !here[h.Session] {
 		here[h.Session] = true
-		// Of all no endpoint says what is missing. The first that it holds
-		// tells: when that lies behind where we were, something may be.
-		if known && last.pos.Less(pos) && (pos.Epoch != last.pos.Epoch || pos.Seq != last.pos.Seq+1) {
-			f.Told(Notice{Kind: Gap, Session: h.Session, After: last.pos, Before: pos})
-		}
-	}
-	if f.seen.Add(h.Source, h.ID) {
-		if err := f.fn(Event{h, line}); err != nil {
+		if err := f.meet(ctx, &h); err != nil {
 			return err
 		}
 	}
-	if h.Sequenced && (!known || last.pos.Less(pos)) {
+	return f.give(h, line)
+}
+
+// meet is called with the first event of a session on a connection. Of all no
+// endpoint says what is missing: when that event lies behind where we were, or
+// behind the start of a session that is new to us, what is between is asked
+// for, and given first.
+func (f *follower) meet(ctx context.Context, h *event.Header) error {
+	pos := h.Position()
+	last, known := f.at[h.Session]
+	switch {
+	case !known && f.Whole && pos.Seq > 1:
+		_, err := f.catchUp(ctx, marshal([]position{{h.Session, event.Position{}}}), true)
+		return err
+	case known && f.Filter == "" && last.pos.Less(pos) && (pos.Epoch != last.pos.Epoch || pos.Seq != last.pos.Seq+1):
+		told, err := f.catchUp(ctx, marshal([]position{{h.Session, last.pos}}), false)
+		if err == nil && !told {
+			f.Told(Notice{Kind: Gap, Session: h.Session, After: last.pos, Before: pos})
+		}
+		return err
+	}
+	return nil
+}
+
+// give gives an event on, unless it was given before.
+func (f *follower) give(h event.Header, line []byte) error {
+	if f.seen.Add(h.Source, h.ID) {
+		if err := f.fn(Event{h, line}); err != nil {
+			return &stopError{err}
+		}
+	}
+	pos := h.Position()
+	if last, known := f.at[h.Session]; h.Sequenced && (!known || last.pos.Less(pos)) {
 		f.tick++
 		f.at[h.Session] = place{pos, f.tick}
 	}
