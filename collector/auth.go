@@ -172,8 +172,9 @@ func offeredToken(h http.Header) (string, bool) {
 	return "", false
 }
 
-// connContext marks a unix socket's connections.
+// connContext marks a unix socket's connections, and notes each one's.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
+	ctx = withPeer(ctx, conn)
 	if conn.LocalAddr().Network() == "unix" {
 		return context.WithValue(ctx, trusted{}, true)
 	}
