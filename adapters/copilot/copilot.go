@@ -33,6 +33,7 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"preToolUse": {Gate: "toolName"}}),
 		Reply:      Reply,
 		Instruct:   Instruct,
@@ -40,7 +41,7 @@ func Adapter() adapters.Adapter {
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, log, stream)
+var mapMoment, terms = hook.Merge(hooks, log, stream, alone)
 
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 

@@ -29,6 +29,7 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"BeforeTool": {Gate: "tool_name"}}),
 		Reply:      Reply,
 		Instruct:   hook.Told("SessionStart", "BeforeAgent", "AfterTool"),
@@ -36,7 +37,7 @@ func Adapter() adapters.Adapter {
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, chat, stream)
+var mapMoment, terms = hook.Merge(hooks, chat, stream, alone)
 
 // Reply is what a gated BeforeTool hears back.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {

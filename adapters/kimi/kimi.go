@@ -34,6 +34,7 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,
 		Instruct:   Instruct,
@@ -41,7 +42,7 @@ func Adapter() adapters.Adapter {
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, wire, stream)
+var mapMoment, terms = hook.Merge(hooks, wire, stream, alone)
 
 // Reply is what a gated PreToolUse hears back. A gate can refuse; what it lets
 // pass is Kimi Code's to decide. Permission hooks are not waited for.

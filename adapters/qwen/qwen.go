@@ -29,6 +29,7 @@ func Adapter() adapters.Adapter {
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
+		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{permission: {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,
 		Instruct:   hook.Told("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch"),
@@ -36,7 +37,7 @@ func Adapter() adapters.Adapter {
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, stream, chat)
+var mapMoment, terms = hook.Merge(hooks, stream, chat, alone)
 
 // Logs is the session's log.
 func Logs(m adapters.Moment) []adapters.LogFile {
