@@ -15,6 +15,9 @@ func chat() *Table {
 		Time:    "timestamp",
 		Other:   Nothing("the hooks tell it"),
 		Rows: map[string]Row{
+			"info": Switch("content", map[string]Row{
+				"Request cancelled.": Emit("run.cancelled", Key("id"), Const("by", "user")).Note("an Esc, or a refusal in the dialog: no hook tells it"),
+			}, Nothing("no fact of its own")),
 			"gemini": Many(
 				When(Has("tokens"), VendorAs("model.usage", Need("id"), Key("id"), Str("gen_ai.response.model", "model"),
 					Int("gen_ai.usage.input_tokens", "tokens.input"), Int("gen_ai.usage.output_tokens", "tokens.output"),

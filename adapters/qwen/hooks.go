@@ -52,8 +52,12 @@ func hooks() *Table {
 
 			"PreCompact":  Nothing("session.compacted is told once, at PostCompact"),
 			"PostCompact": Emit("session.compacted", Str("trigger", "trigger")),
-			"Notification": Switch("notification_type", map[string]Row{"permission_prompt": Nothing("PermissionRequest carries it")},
-				Emit("progress.status", Subject("notification_type"), Text("message", "message"))),
+			"Notification": Switch("notification_type", map[string]Row{
+				"permission_prompt": Nothing("PermissionRequest carries it"),
+				"idle_prompt": When(Has("prompt_id"), Many(
+					Emit("run.cancelled", Key("prompt_id")).Note("it waits for the next prompt: a turn that no Stop ended was interrupted, or failed"),
+					notified), notified),
+			}, notified),
 
 			"InstructionsLoaded":  Vendor(Str("memory_type", "memory_type"), Str("load_reason", "load_reason")),
 			"MessageDisplay":      Vendor(Str("message_id", "message_id"), Bool("final", "is_final")),
@@ -61,6 +65,8 @@ func hooks() *Table {
 		},
 	})
 }
+
+var notified = Emit("progress.status", Subject("notification_type"), Text("message", "message"))
 
 var sessionStart = []Fact{
 	Key("session_id"),

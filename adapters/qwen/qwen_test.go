@@ -71,6 +71,10 @@ func TestChannelsJoin(t *testing.T) {
 			"session.started; run.started; attention.requested; tool.requested; attention.answered allow; attention.resolved answered; tool.completed"},
 		{"refused in the dialog", []adapters.Moment{prompt, hook("PermissionRequest", tool), batch("cancelled", "[Operation Cancelled] Reason: User did not allow tool call")},
 			"session.started; run.started; attention.requested; tool.requested; attention.answered deny; attention.resolved answered; tool.failed"},
+		{"a turn that ended by itself", []adapters.Moment{prompt, hook("Stop", ""), hook("Notification", `,"notification_type":"idle_prompt"`)},
+			"session.started; run.started; run.finished; progress.status"},
+		{"an interrupt, which fires no hook of its own", []adapters.Moment{prompt, hook("Notification", `,"notification_type":"idle_prompt"`), hook("Notification", `,"notification_type":"idle_prompt"`)},
+			"session.started; run.started; run.cancelled; progress.status; progress.status"},
 		{"a turn that failed, by the stream", []adapters.Moment{prompt, line(`{"type":"result","session_id":"s","uuid":"u2","subtype":"error_during_execution","is_error":true,"error":{"message":"m"}}`)},
 			"session.started; run.started; run.failed; x.qwen-code.run.usage"},
 	} {
