@@ -76,6 +76,7 @@ type Collector struct {
 	local  atomic.Int64 // open connections on unix sockets
 	claims claims
 	open   sockets
+	guests guests
 	pace   pace
 	look   *inspector
 	stats  http.HandlerFunc // of /metrics
@@ -145,15 +146,16 @@ func New(cfg Config) *Collector {
 	return c
 }
 
-// SetTokens replaces the tokens that network addresses ask for. Connections
-// that are open stay open. An endpoint that asked for one never stops asking:
-// no tokens then admit nobody.
+// SetTokens replaces the tokens that network addresses ask for. Streams and
+// sockets whose token does not allow any more what it did are ended. An
+// endpoint that asked for one never stops asking: no tokens then admit nobody.
 func (c *Collector) SetTokens(tokens []Token) {
 	a := admittanceOf(tokens)
 	if old := c.tokens.Load(); len(*a) == 0 && old != nil && len(*old) > 0 {
 		a = &admittance{{}}
 	}
 	c.tokens.Store(a)
+	c.guests.review(c.allowed)
 }
 
 // Handler serves the endpoint's paths.
@@ -361,10 +363,14 @@ func (c *Collector) wait(ctx context.Context, ended <-chan error) error {
 		defer t.Stop()
 		tick = t.C
 	}
+	review := time.NewTicker(reviewEvery)
+	defer review.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-review.C:
+			c.guests.review(c.allowed)
 		case err := <-ended:
 			if errors.Is(err, http.ErrServerClosed) {
 				return nil

@@ -22,6 +22,7 @@ type hub struct {
 	limits Limits
 	counts counts
 	logs   archive
+	queued int // bytes in all consumers' queues
 
 	// report is told, under the lock, what was found about an event that was
 	// taken in all the same.
@@ -218,6 +219,8 @@ func (h *hub) unsubscribe(c *consumer) {
 	h.consumers[last] = nil
 	h.consumers = h.consumers[:last]
 	delete(h.behind, c)
+	h.queued -= c.queued
+	c.queued = 0
 	c.queue, c.spans, c.open, c.owed, c.cut = nil, nil, nil, nil, nil
 	c.gone, c.behind = true, false
 }
@@ -319,9 +322,9 @@ func (h *hub) offer(c *consumer, it *item, b *buffer, held *item) {
 		return
 	}
 	cost := it.cost()
-	if len(c.queue) == 0 || len(c.queue) < h.limits.QueueEvents && c.queued+cost <= h.limits.QueueBytes {
-		c.queue = append(c.queue, it)
-		c.queued += cost
+	room := len(c.queue) < h.limits.QueueEvents && c.queued+cost <= h.limits.QueueBytes
+	if (room || len(c.queue) == 0) && h.queued+cost <= h.limits.QueuedBytes {
+		h.enqueue(c, it)
 		c.signal()
 		return
 	}
@@ -446,12 +449,12 @@ func (h *hub) next(c *consumer, into []*item) ([]*item, state) {
 	case c.lost:
 		return into, lost
 	}
-	if into = c.flush(into); len(into) > 0 {
+	if into = h.flush(c, into); len(into) > 0 {
 		return into, sending
 	}
 	for c.behind {
 		if len(c.spans) == 0 && !h.catchUp(c) {
-			if into = c.flush(into); len(into) > 0 {
+			if into = h.flush(c, into); len(into) > 0 {
 				return into, sending
 			}
 			break
@@ -508,10 +511,18 @@ func (h *hub) dig(c *consumer, s *span, into []*item) []*item {
 	return into
 }
 
+func (h *hub) enqueue(c *consumer, it *item) {
+	cost := it.cost()
+	c.queue = append(c.queue, it)
+	c.queued += cost
+	h.queued += cost
+}
+
 // flush takes the whole queue.
-func (c *consumer) flush(into []*item) []*item {
+func (h *hub) flush(c *consumer, into []*item) []*item {
 	into = append(into, c.queue...)
 	clear(c.queue)
+	h.queued -= c.queued
 	c.queue, c.queued = c.queue[:0], 0
 	if cap(c.queue) > 64 {
 		c.queue = nil
@@ -562,8 +573,7 @@ func (h *hub) catchUp(c *consumer) bool {
 	}
 	slices.SortFunc(rest, func(a, b *item) int { return cmp.Compare(a.key.arrival, b.key.arrival) })
 	for _, it := range rest {
-		c.queue = append(c.queue, it)
-		c.queued += it.cost()
+		h.enqueue(c, it)
 	}
 	c.spans, c.open = nil, nil
 	c.behind = false

@@ -153,7 +153,7 @@ func (c *Collector) parse(body []byte, lines bool) (items []*item, status int, p
 		}
 	}
 	items = make([]*item, 0, count)
-	var series event.Series
+	series := event.Series{Depth: c.limits.Depth}
 	number := 0
 	for rest := body; ; {
 		line := rest

@@ -1,6 +1,10 @@
 package collector
 
-import "time"
+import (
+	"time"
+
+	"aep-wrap/event"
+)
 
 // Limits bound what one endpoint spends on its clients. A zero member is its
 // default.
@@ -8,6 +12,7 @@ type Limits struct {
 	Body       int64 // bytes of a request body, after inflation
 	BatchLines int   // events in one request
 	Line       int   // bytes of one event
+	Depth      int   // nesting of one event's JSON, up to event.MaxDepth
 	InFlight   int64 // bytes of all request bodies being read at once
 	From       int   // positions in one from
 	Query      int   // bytes of a request's header, its query included
@@ -24,6 +29,7 @@ type Limits struct {
 
 	QueueEvents int // events that wait for one live consumer
 	QueueBytes  int // and bytes; beyond them it reads on from the replay buffers
+	QueuedBytes int // bytes that wait for all of them
 
 	Hello       time.Duration // until a socket's first frame
 	Ping        time.Duration // between two pings on a socket
@@ -43,6 +49,7 @@ func DefaultLimits() Limits {
 		Body:       16 << 20,
 		BatchLines: 10_000,
 		Line:       8 << 20,
+		Depth:      event.MaxDepth,
 		InFlight:   64 << 20,
 		From:       10_000,
 		Query:      1 << 20,
@@ -59,6 +66,7 @@ func DefaultLimits() Limits {
 
 		QueueEvents: 1024,
 		QueueBytes:  1 << 20,
+		QueuedBytes: 64 << 20,
 
 		Hello:       10 * time.Second,
 		Ping:        30 * time.Second,
@@ -86,6 +94,7 @@ func (l Limits) withDefaults() Limits {
 	or(&l.Body, d.Body)
 	or(&l.BatchLines, d.BatchLines)
 	or(&l.Line, d.Line)
+	or(&l.Depth, d.Depth)
 	or(&l.InFlight, d.InFlight)
 	or(&l.From, d.From)
 	or(&l.Query, d.Query)
@@ -103,6 +112,7 @@ func (l Limits) withDefaults() Limits {
 	or(&l.ReloadBytes, d.ReloadBytes)
 	or(&l.QueueEvents, d.QueueEvents)
 	or(&l.QueueBytes, d.QueueBytes)
+	or(&l.QueuedBytes, d.QueuedBytes)
 	or(&l.Heartbeat, d.Heartbeat)
 	or(&l.Stall, d.Stall)
 	or(&l.BodyTimeout, d.BodyTimeout)

@@ -155,7 +155,7 @@ func (c *Collector) socket(w http.ResponseWriter, r *http.Request) {
 	}
 	s := &socket{
 		c: c, ws: ws, wire: hj.wire, may: may,
-		claimed: map[string]*claim{}, subs: map[string]*sub{},
+		claimed: map[string]*claim{}, subs: map[string]*sub{}, series: event.Series{Depth: c.limits.Depth},
 		wake: make(chan struct{}, 1), written: make(chan struct{}),
 	}
 	s.room = sync.NewCond(&s.mu)
@@ -166,6 +166,7 @@ func (c *Collector) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.open.remove(s)
+	defer c.guests.welcome(r, may, func() { s.finish(ending{"unauthorized", websocket.StatusPolicyViolation, "unauthorized"}) })()
 	go s.write()
 	s.finish(s.read())
 	// What was claimed is free at once; what was taken in is published.

@@ -263,7 +263,10 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 	if err := out.write(head); err != nil {
 		return
 	}
-	if c.send(r.Context(), cons, out) == lost && !sub.live {
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	defer c.guests.welcome(r, Watch, func() { end(errRevoked) })()
+	if c.send(ctx, cons, out) == lost && !sub.live {
 		// The body has no other way to say that it is not all.
 		panic(http.ErrAbortHandler)
 	}
@@ -320,6 +323,9 @@ func (c *Collector) send(ctx context.Context, cons *consumer, out *response) sta
 				return lost
 			}
 		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), errRevoked) {
+				_ = out.write([]byte(": unauthorized: the token is not good any more\n\n"))
+			}
 			return over
 		case <-c.draining:
 			_ = out.write([]byte(": shutting-down\n\n"))

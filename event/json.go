@@ -108,6 +108,7 @@ type scanner struct {
 	i    int
 	text string // b as a string, or "" when strings are copied one by one
 	err  *SyntaxError
+	deep int // a bound on nesting below MaxDepth; 0 is none
 
 	members []member    // a stack: the members of the objects and arrays that are open
 	spans   [][]byte    // the names of the objects that skip is inside of
@@ -130,6 +131,13 @@ func newScanner(raw []byte) *scanner {
 	s := scanners.Get().(*scanner)
 	s.b = raw
 	return s
+}
+
+func (s *scanner) deepest() int {
+	if s.deep > 0 {
+		return s.deep
+	}
+	return MaxDepth
 }
 
 // free gives the stacks back, without what they held: it may be secret, and
@@ -217,8 +225,8 @@ func (s *scanner) value(depth int) (any, bool) {
 }
 
 func (s *scanner) object(depth int) (any, bool) {
-	if depth > MaxDepth {
-		return nil, s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", MaxDepth))
+	if depth > s.deepest() {
+		return nil, s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", s.deepest()))
 	}
 	s.i++
 	base := len(s.members)
@@ -278,8 +286,8 @@ func (s *scanner) twice(own []member) bool {
 }
 
 func (s *scanner) array(depth int) (any, bool) {
-	if depth > MaxDepth {
-		return nil, s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", MaxDepth))
+	if depth > s.deepest() {
+		return nil, s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", s.deepest()))
 	}
 	s.i++
 	base := len(s.members)
@@ -561,8 +569,8 @@ func (s *scanner) skip(depth int) bool {
 }
 
 func (s *scanner) skipObject(depth int) bool {
-	if depth > MaxDepth {
-		return s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", MaxDepth))
+	if depth > s.deepest() {
+		return s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", s.deepest()))
 	}
 	s.i++
 	if s.space() == '}' {
@@ -623,8 +631,8 @@ func (s *scanner) skipObject(depth int) bool {
 }
 
 func (s *scanner) skipArray(depth int) bool {
-	if depth > MaxDepth {
-		return s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", MaxDepth))
+	if depth > s.deepest() {
+		return s.fail(FaultDepth, s.i, fmt.Sprintf("nested deeper than %d", s.deepest()))
 	}
 	s.i++
 	if s.space() == ']' {

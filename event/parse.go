@@ -34,11 +34,16 @@ func ParseHeader(line []byte) (h Header, data []byte, err error) {
 // Series reads events that come one after the other. What an event says with
 // the same words as the one before, its source or its session, is held once
 // and judged once. The zero Series is ready; it is one goroutine's.
-type Series struct{ before Header }
+type Series struct {
+	Depth int // a bound on nesting below MaxDepth; 0 is none
+
+	before Header
+}
 
 // ParseHeader is ParseHeader of the series' next event.
 func (s *Series) ParseHeader(line []byte) (h Header, data []byte, err error) {
 	p := parser{scanner: newScanner(line), before: &s.before}
+	p.deep = min(s.Depth, MaxDepth)
 	defer p.free()
 	if v := p.envelope(&h); v != nil {
 		return Header{}, nil, v
