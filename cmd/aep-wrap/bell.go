@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,10 @@ import (
 type bell struct {
 	how string // "", bell or osc9
 }
+
+// ringTime is how new a request has to be for a bell: what a replay tells rings
+// for nobody.
+const ringTime = time.Minute
 
 // Set reads the flag's value.
 func (b *bell) Set(v string) error {

@@ -223,6 +223,20 @@ type collectorInfo struct {
 	Address    string `json:"address"` // host:port for people
 	Version    string `json:"version"`
 	Background bool   `json:"background"`
+
+	TLS      bool     `json:"tls,omitempty"`
+	Hosts    []string `json:"hosts,omitempty"`    // names that it goes by
+	NoToken  bool     `json:"no_token,omitempty"` // it asks for none
+	Notifies bool     `json:"notifies,omitempty"`
+}
+
+// origin is the page's address as this machine reaches it.
+func (i collectorInfo) origin() string {
+	scheme := "http"
+	if i.TLS {
+		scheme = "https"
+	}
+	return scheme + "://" + i.Address
 }
 
 func (p paths) collectorInfo() string { return filepath.Join(p.run(), "collector.json") }
@@ -248,7 +262,7 @@ func (a *app) watchURL() string {
 		return a.cfg.Collector
 	}
 	if info, ok := a.runningCollector(); ok && info.Address != "" {
-		return "http://" + info.Address
+		return info.origin()
 	}
 	return "http://" + a.cfg.Listen
 }
@@ -286,50 +300,72 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 	if err := privateDir(a.paths.run()); err != nil {
 		return err
 	}
-	lock, err := a.takeCollectorLock(o.background)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	socket, err := a.listenSocket()
-	if err != nil {
-		return err
-	}
-	people, err := a.listenPeople(o.background)
-	if err != nil {
-		socket.Close()
-		return err
-	}
+	// What can fail fails before a collector that runs is asked to make room.
 	tokens, err := a.collectorTokens(&o)
 	if err != nil {
 		return err
 	}
+	key, err := a.linkKey(tokens)
+	if err != nil {
+		return err
+	}
+	var people net.Listener
+	if !o.background {
+		if people, err = a.listenFirst(); err != nil {
+			return err
+		}
+	}
+	lock, err := a.takeCollectorLock(o.background)
+	if err != nil {
+		if people != nil {
+			people.Close()
+		}
+		return err
+	}
+	defer lock.Close()
+	if people == nil {
+		if people, err = a.listenPeople(o.background); err != nil {
+			return err
+		}
+	}
+	socket, err := a.listenSocket()
+	if err != nil {
+		people.Close()
+		return err
+	}
 
 	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	info := collectorInfo{PID: os.Getpid(), Address: people.Addr().String(), Version: readBuildInfo().Version, Background: o.background,
+		TLS: secure != nil, Hosts: o.hosts, NoToken: o.noToken, Notifies: a.cfg.Notify != ""}
+	page := a.cfg.PageURL
+	if page == "" {
+		page = info.origin()
+	}
 	c := collector.New(collector.Config{
+		Notify: collector.Notify{URL: a.cfg.Notify, Capture: a.cfg.NotifyAt, Page: page},
 		Tokens: tokens, Origins: o.origins, Hosts: o.hosts, TLS: secure, BehindProxy: o.behindProxy,
-		LogDir: a.cfg.LogDir, IdleExit: o.idle, Limits: o.limits, Log: log,
+		LogDir: a.cfg.LogDir, IdleExit: o.idle, Limits: o.limits, Log: log, LinkKey: key,
 	})
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if !o.noToken {
-		go a.watchTokens(ctx, &o, tokens, c.SetTokens, log)
+		go a.watchTokens(ctx, &o, tokens, func(now []collector.Token) {
+			c.SetTokens(now)
+			if key, err := a.linkKey(now); err == nil {
+				c.SetLinkKey(key)
+			}
+		}, log)
 	}
-
-	info := collectorInfo{PID: os.Getpid(), Address: people.Addr().String(), Version: readBuildInfo().Version, Background: o.background}
 	if err := a.publish(info); err != nil {
 		log.Warn("cannot write where the collector listens", "err", err)
 	}
 	defer os.Remove(a.paths.collectorInfo())
 	if !o.background && !a.cfg.Quiet {
-		scheme, open := "http", "open it with aep-wrap token show --url"
-		if secure != nil {
-			scheme = "https"
-		}
+		open := "open it with aep-wrap link"
 		if o.noToken {
 			open = "it asks for no token, and takes no commands"
 		}
-		fmt.Fprintf(a.Stderr, "aep-wrap: collector at %s://%s; %s\n", scheme, info.Address, open)
+		fmt.Fprintf(a.Stderr, "aep-wrap: collector at %s; %s\n", info.origin(), open)
 	}
 	return c.Serve(ctx, socket, people)
 }
@@ -376,6 +412,22 @@ func (a *app) listenSocket() (net.Listener, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// listenFirst binds the address for people before anything else is touched. It
+// may be that of the collector which is to make room: then it is bound later,
+// and nothing is given here.
+func (a *app) listenFirst() (net.Listener, error) {
+	l, err := a.listenPeople(false)
+	if err == nil {
+		return l, nil
+	}
+	info, ok := a.runningCollector()
+	_, port, _ := net.SplitHostPort(info.Address)
+	if _, want, _ := net.SplitHostPort(a.cfg.Listen); ok && port == want {
+		return nil, nil
+	}
+	return nil, err
 }
 
 // listenPeople binds the address for people. In the background a taken port is

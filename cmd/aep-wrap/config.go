@@ -18,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
 
+	"aep-wrap/collector"
 	"aep-wrap/event"
 )
 
@@ -35,6 +36,9 @@ type config struct {
 	Listen     string // host:port of the per-user collector, or off
 	Adapter    string
 	Agent      string
+	Notify     string      // where people are called, by the per-user collector
+	NotifyAt   event.Level // how much they are told
+	PageURL    string      // where others reach the page
 	JSON       bool
 	Quiet      bool
 
@@ -102,6 +106,12 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.AnswerAfter, err = parseWait(v); return }},
 	{name: "senders", arg: "NAME", usage: "accept commands only of senders by this agent name", list: true,
 		apply: func(c *config, v string) error { c.Senders = append(c.Senders, splitList(v)...); return nil }},
+	{name: "notify", arg: "URL", usage: "call people when an agent asks something: ntfy://HOST/TOPIC, or the https:// address of a webhook; heard by the collector, when it starts",
+		apply: func(c *config, v string) (err error) { c.Notify, err = v, collector.ParseNotify(v); return }},
+	{name: "notify-capture", arg: "LEVEL", usage: "how much a notification says: none, metadata, or redacted, with the question itself", def: "metadata",
+		apply: func(c *config, v string) (err error) { c.NotifyAt, err = parseNotifyLevel(v); return }},
+	{name: "page-url", arg: "URL", usage: "the address by which others reach the collector's page, as links and notifications give it",
+		apply: func(c *config, v string) (err error) { c.PageURL, err = parsePage(v); return }},
 	{name: "json", usage: "write what is meant for people as JSON",
 		apply: func(c *config, v string) (err error) { c.JSON, err = parseSwitch(v); return }},
 	{name: "quiet", usage: "print nothing but the agent's own output",
@@ -344,6 +354,22 @@ func settingNames() string {
 		names[i] = s.name
 	}
 	return strings.Join(names, ", ")
+}
+
+func parseNotifyLevel(v string) (event.Level, error) {
+	l, err := event.ParseLevel(v)
+	if err == nil && l > event.Redacted {
+		return l, fmt.Errorf("%q: want none, metadata or redacted: more than that is sent to nobody's telephone", v)
+	}
+	return l, err
+}
+
+func parsePage(v string) (string, error) {
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+		return "", fmt.Errorf("%q: want the page's origin, such as https://agents.example", v)
+	}
+	return u.Scheme + "://" + u.Host, nil
 }
 
 func parseSwitch(v string) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -100,6 +101,10 @@ func (a *app) startCollector() error {
 	if err := privateDir(a.paths.run()); err != nil {
 		return err
 	}
+	// It would say so itself, but in its log.
+	if _, err := readToken(a.paths.token()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	cmd := exec.Command(self, "collect", "--background", "--idle-exit", idleExit.String(),
 		"--listen", a.cfg.Listen, "--log-dir", a.cfg.LogDir)
 	cmd.Dir = "/"
@@ -110,6 +115,7 @@ func (a *app) startCollector() error {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
+	cmd.Env = append(cmd.Env, a.handedDown()...)
 	if out := a.paths.collectorLog(); out != nil {
 		defer out.Close()
 		cmd.Stdout, cmd.Stderr = out, out
@@ -120,4 +126,17 @@ func (a *app) startCollector() error {
 	}
 	go func() { _ = cmd.Wait() }() // what it had to say is in its log
 	return nil
+}
+
+// handedDown are the settings of ours that the collector goes by, in its
+// environment: a topic's name is a secret, and process lists tell arguments.
+func (a *app) handedDown() []string {
+	var env []string
+	if a.cfg.Notify != "" {
+		env = append(env, "AEP_NOTIFY="+a.cfg.Notify, "AEP_NOTIFY_CAPTURE="+a.cfg.NotifyAt.String())
+	}
+	if a.cfg.PageURL != "" {
+		env = append(env, "AEP_PAGE_URL="+a.cfg.PageURL)
+	}
+	return env
 }

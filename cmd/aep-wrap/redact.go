@@ -36,10 +36,7 @@ member's path, never what stood there. --rules lists the rules.`,
 		},
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if rules {
-				for _, r := range redaction.Rules() {
-					fmt.Fprintf(a.Stdout, "%-28s %s\n", r.ID, r.What)
-				}
-				return nil
+				return a.showRules()
 			}
 			return a.redact(explain)
 		},
@@ -47,6 +44,25 @@ member's path, never what stood there. --rules lists the rules.`,
 	cmd.Flags().BoolVar(&explain, "explain", false, "say on standard error which rule hid what")
 	cmd.Flags().BoolVar(&rules, "rules", false, "list the rules and leave")
 	return cmd
+}
+
+func (a *app) showRules() error {
+	enc := a.encoder()
+	for _, r := range redaction.Rules() {
+		var err error
+		if a.cfg.JSON {
+			err = enc.Encode(struct {
+				ID   string `json:"id"`
+				What string `json:"what"`
+			}{r.ID, r.What})
+		} else {
+			_, err = fmt.Fprintf(a.Stdout, "%-28s %s\n", r.ID, r.What)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) redact(explain bool) error {

@@ -87,8 +87,9 @@ func completeSettings(root *cobra.Command) {
 			}
 			return out
 		},
-		"adapter": adapterNames,
-		"listen":  func() []string { return []string{off, "127.0.0.1:8787"} },
+		"notify-capture": func() []string { return levels[:3] },
+		"adapter":        adapterNames,
+		"listen":         func() []string { return []string{off, "127.0.0.1:8787"} },
 	}
 	for name, of := range words {
 		_ = root.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -164,6 +165,7 @@ func commands(a *app) []*cobra.Command {
 		newAdaptersCmd(a),
 		newDemoCmd(a),
 		newDemoAgentCmd(a),
+		newLinkCmd(a),
 		newTokenCmd(a),
 		newVersionCmd(a),
 	}

@@ -93,14 +93,21 @@ func endCollector(info string) {
 	}
 }
 
-// get [-s SOCKET] [-t TOKEN] URL: prints the status and the body.
+// get [-s SOCKET] [-t TOKEN] [-d JSON] URL: prints the status and the body; with
+// JSON it posts that.
 func get() {
 	fs := flag.NewFlagSet("get", flag.ExitOnError)
 	socket := fs.String("s", "", "unix socket")
 	token := fs.String("t", "", "bearer token")
+	data := fs.String("d", "", "JSON to post")
 	fs.Parse(os.Args[1:])
 	client := endpoint{Socket: *socket}.client()
 	req, err := http.NewRequest("GET", fs.Arg(0), nil)
+	if *data != "" {
+		if req, err = http.NewRequest("POST", fs.Arg(0), strings.NewReader(*data)); err == nil {
+			req.Header.Set("Content-Type", "application/json")
+		}
+	}
 	if err == nil && *token != "" {
 		req.Header.Set("Authorization", "Bearer "+*token)
 	}

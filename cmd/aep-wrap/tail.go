@@ -3,20 +3,26 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"aep-wrap/collector/client"
+	"aep-wrap/control"
 	"aep-wrap/event"
 )
 
 func newTailCmd(a *app) *cobra.Command {
 	var filter, session, from string
+	var ring bell
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Watch events as they happen",
@@ -26,6 +32,7 @@ it was.`,
 		Example: `  aep-wrap tail
   aep-wrap tail --from all                               begin with what the collector holds
   aep-wrap tail --session 01JX9YB                        one session, by the beginning of its name
+  aep-wrap tail --bell                                   and ring when one asks something
   aep-wrap tail --filter '{"severity":{"gte":"notice"}}'
   aep-wrap tail --json | jq .type                        the events themselves`,
 		Args: cobra.NoArgs,
@@ -44,8 +51,13 @@ it was.`,
 			if err != nil {
 				return err
 			}
+			if session != "" {
+				if session, err = a.findSession(ctx, session); err != nil {
+					return err
+				}
+			}
 			cfg.Filter, cfg.All = filter, from == "all"
-			err = a.tail(ctx, cfg, session)
+			err = a.tail(ctx, cfg, session, ring)
 			if ctx.Err() != nil {
 				return nil // the user has seen enough
 			}
@@ -53,9 +65,44 @@ it was.`,
 		},
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "only events that match, as attr-match `JSON`")
-	cmd.Flags().StringVar(&session, "session", "", "only sessions whose name begins so")
+	cmd.Flags().StringVar(&session, "session", "", "only the `SESSION`, by its name or the beginning of it")
 	cmd.Flags().StringVar(&from, "from", "now", "`all` begins with what the collector holds")
+	_ = cmd.RegisterFlagCompletionFunc("session", a.completeTarget)
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"all", "now"}, cobra.ShellCompDirectiveNoFileComp))
+	ring.flag(cmd)
 	return cmd
+}
+
+// findSession finds the session that a person meant, among those that are
+// connected, else among those that are held. One that is not there yet may
+// come: its beginning is what is waited for.
+func (a *app) findSession(ctx context.Context, name string) (string, error) {
+	claims, err := a.roster(ctx)
+	if err != nil {
+		return "", err
+	}
+	agents := map[string]string{}
+	for _, c := range claims {
+		agents[c.Session] = c.Agent
+	}
+	found, err := control.Resolve(name, slices.Collect(maps.Keys(agents)))
+	if err != nil {
+		f, herr := a.held(ctx, `{"type":["session.*","run.*"]}`)
+		if herr != nil {
+			return "", herr
+		}
+		for _, m := range f.list() {
+			agents[m.name] = m.agent
+		}
+		found, err = control.Resolve(name, slices.Collect(maps.Keys(agents)))
+	}
+	if many := (*control.AmbiguousError)(nil); errors.As(err, &many) {
+		return "", a.ambiguous("session", name, many.Found, func(s string) string { return agents[s] })
+	}
+	if err != nil {
+		return name, nil
+	}
+	return found, nil
 }
 
 // follow is how this user's consumers reach the collector. The per-user one is
@@ -101,12 +148,31 @@ func (a *app) tellConnection() func(client.Notice) {
 	}
 }
 
-func (a *app) tail(ctx context.Context, cfg client.Config, session string) error {
-	cfg.Told = a.tellConnection()
+// quietTime is how long nothing may come before a person is told that this is
+// so.
+const quietTime = 300 * time.Millisecond
+
+func (a *app) tail(ctx context.Context, cfg client.Config, session string, ring bell) error {
+	told := a.tellConnection()
+	waiting := time.AfterFunc(time.Hour, func() { a.note("waiting for events") })
+	waiting.Stop()
+	defer waiting.Stop()
+	first := true
+	cfg.Told = func(n client.Notice) {
+		if n.Kind == client.Connected && first && isTerminal(a.Stderr) && isTerminal(a.Stdout) {
+			waiting.Reset(quietTime)
+		}
+		first = first && n.Kind != client.Connected
+		told(n)
+	}
 	p := &tailPrinter{w: a.Stdout, look: a.lookOf(a.Stdout), json: a.cfg.JSON}
 	return client.Follow(ctx, cfg, func(e client.Event) error {
 		if !strings.HasPrefix(e.Session, session) {
 			return nil
+		}
+		waiting.Stop()
+		if e.Type == "attention.requested" && time.Since(e.Time) < ringTime {
+			ring.ring(a, "aep-wrap: "+e.Agent+" asks")
 		}
 		return p.print(e)
 	})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"aep-wrap/collector/client"
+	"aep-wrap/control"
 	"aep-wrap/event"
 	"aep-wrap/queue/jsonl"
 )
@@ -40,9 +42,7 @@ took. SESSION is the session's name or the beginning of it, or a log's path.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return a.sessionNames(), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: a.completeLog,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.findStory(cmd.Context(), args[0])
 			if err != nil {
@@ -138,10 +138,13 @@ func (a *app) findLog(name string) (string, error) {
 	}
 	found := names[jsonl.SafeName(name)]
 	if len(found) == 0 && name != "" {
-		for n, paths := range names {
-			if strings.HasPrefix(n, name) {
-				found = append(found, paths...)
+		whole, err := control.Resolve(name, slices.Collect(maps.Keys(names)))
+		if many := (*control.AmbiguousError)(nil); errors.As(err, &many) {
+			for _, n := range many.Found {
+				found = append(found, names[n]...)
 			}
+		} else if err == nil {
+			found = names[whole]
 		}
 	}
 	switch len(found) {
@@ -176,7 +179,7 @@ func (a *app) fetchStory(ctx context.Context, name string) (*story, error) {
 	byName := map[string]*story{}
 	cfg := client.Config{Base: e.Base, Token: e.Token, HTTP: e.client(), All: true, Once: true}
 	err := client.Follow(ctx, cfg, func(e client.Event) error {
-		if !strings.HasPrefix(e.Session, name) {
+		if len(e.Session) < len(name) || !strings.EqualFold(e.Session[:len(name)], name) {
 			return nil
 		}
 		s := byName[e.Session]
@@ -190,23 +193,14 @@ func (a *app) fetchStory(ctx context.Context, name string) (*story, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s := byName[name]; s != nil {
-		return s.sort(), nil
+	whole, err := control.Resolve(name, slices.Collect(maps.Keys(byName)))
+	if many := (*control.AmbiguousError)(nil); errors.As(err, &many) {
+		return nil, a.ambiguous("session", name, many.Found, func(string) string { return "" })
 	}
-	switch len(byName) {
-	case 0:
+	if err != nil {
 		return nil, fs.ErrNotExist
-	case 1:
-		for _, s := range byName {
-			return s.sort(), nil
-		}
 	}
-	var list []string
-	for n := range byName {
-		list = append(list, visible(n))
-	}
-	slices.Sort(list)
-	return nil, usageError("%q is the beginning of several sessions: %s; write more of it", name, strings.Join(list[:min(len(list), 8)], ", "))
+	return byName[whole].sort(), nil
 }
 
 // story is a session's events in order.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"aep-wrap/collector"
 )
 
 func newTokenCmd(a *app) *cobra.Command {
@@ -80,6 +84,26 @@ func (a *app) collectorToken() (string, error) {
 		return writeToken(a.paths.token(), false)
 	}
 	return token, err
+}
+
+// linkKey signs the tokens of devices that aep-wrap link lets in. It is made of
+// a secret of the collector's and of the token: with a new token, devices are
+// refused too. Where no token is asked for there are no devices.
+func (a *app) linkKey(tokens []collector.Token) ([]byte, error) {
+	if len(tokens) == 0 {
+		return nil, nil
+	}
+	path := filepath.Join(a.paths.aep, "link-key")
+	secret, err := readToken(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		secret, err = writeToken(path, false)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key of links: %w", err)
+	}
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write([]byte(tokens[0].Value))
+	return h.Sum(nil), nil
 }
 
 func readToken(path string) (string, error) {

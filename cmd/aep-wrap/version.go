@@ -56,10 +56,12 @@ func newVersionCmd(a *app) *cobra.Command {
 		Annotations: map[string]string{noConfig: ""},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := readBuildInfo()
-			if cmd.Flag("json").Changed {
+			// A configuration that cannot be read is no reason not to say the version.
+			cfg, err := loadConfig(cmd.Flags(), a.Getenv, a.paths)
+			if cfg.JSON || err != nil && cmd.Flag("json").Value.String() == "true" {
 				return json.NewEncoder(a.Stdout).Encode(b)
 			}
-			_, err := fmt.Fprintln(a.Stdout, b)
+			_, err = fmt.Fprintln(a.Stdout, b)
 			return err
 		},
 	}
