@@ -186,6 +186,7 @@ type Act struct {
 	Signal  string   // sent to its process: "INT"
 	Tree    bool     // the signal goes to all its processes: its launcher keeps one to itself
 	Request *Request // sent to its server
+	Then    string   // typed once the run was seen to end: what tidies the screen up
 
 	Patience time.Duration // how long the next means waits for this one's effect
 }

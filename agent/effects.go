@@ -163,6 +163,9 @@ func (x *Effects) cancel(p *Process, e control.Effect) error {
 			continue
 		}
 		if x.landed(p, e, patienceOf(a)) {
+			if a.Then != "" {
+				_ = p.Inject([]byte(a.Then)) // the run has ended in any case
+			}
 			return nil
 		}
 	}

@@ -797,7 +797,7 @@ func acts(a adapters.Adapter, bad report) {
 				bad("cancel, act %d: it has %d means: %+v", i+1, n, act)
 			case act.Keys != "" && !tty:
 				bad("cancel, act %d: it types where there is no screen: %+v", i+1, act)
-			case act.Patience < 0, act.Tree && act.Signal == "":
+			case act.Patience < 0, act.Tree && act.Signal == "", act.Then != "" && !tty:
 				bad("cancel, act %d: %+v", i+1, act)
 			}
 		}

@@ -60,7 +60,7 @@ func Reply(m adapters.Moment, a adapters.Answer) []byte {
 	case "PermissionRequest":
 		return hook.Decision(a)
 	case "PreToolUse":
-		return hook.Verdict(a)
+		return hook.Veto(a)
 	}
 	return nil
 }

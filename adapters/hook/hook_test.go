@@ -267,6 +267,11 @@ func TestVerdictAndTold(t *testing.T) {
 			t.Errorf("%+v: %s; want %s", tt.a, got, tt.want)
 		}
 	}
+	for option, want := range map[string]string{"allow": "{}", "maybe": "", "deny": string(Verdict(adapters.Answer{Option: "deny"}))} {
+		if got := string(Veto(adapters.Answer{Option: option})); got != want {
+			t.Errorf("%s: %s; want %s", option, got, want)
+		}
+	}
 	told := Told("Stop")
 	if got, want := string(told(adapters.Moment{Channel: adapters.Hook, Name: "Stop"}, "go on")), `{"hookSpecificOutput":{"additionalContext":"go on","hookEventName":"Stop"}}`; got != want {
 		t.Errorf("%s; want %s", got, want)

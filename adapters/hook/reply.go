@@ -67,6 +67,15 @@ func Verdict(a adapters.Answer) []byte {
 	return nil
 }
 
+// Veto is what a gated hook hears back of a runtime in which a hook can refuse
+// and never allow: what passes is the runtime's own to decide.
+func Veto(a adapters.Answer) []byte {
+	if Chosen(a) == "allow" {
+		return []byte("{}")
+	}
+	return Verdict(a)
+}
+
 // Asks says for each hook by its name how the runtime waits in it. In this
 // table an Ask's Gate is the path at which the payload names the tool.
 func Asks(hooks map[string]adapters.Ask) func(adapters.Moment) adapters.Ask {

@@ -50,7 +50,7 @@ func Reply(m adapters.Moment, a adapters.Answer) []byte {
 	if m.Name != "PreToolUse" {
 		return nil
 	}
-	return hook.Verdict(a)
+	return hook.Veto(a)
 }
 
 // Instruct hands the model a text, which Kimi Code reads with a prompt alone.

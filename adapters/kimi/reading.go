@@ -40,8 +40,7 @@ func alone() *Table {
 		"prompt.completed", "prompt.aborted", "turn.cancel", "turn.step.interrupted", "interaction.resolved",
 		"full_compaction.begin", "context.apply_compaction")
 	answered := func(option string) Row {
-		return Many(Emit("attention.answered", Need(call), Pair(call), Object("answer", Const("option", option)), Const("via", "oob")),
-			Emit("attention.resolved", Pair(call), Const("resolution", "answered")))
+		return Emit("attention.answered", Need(call), Pair(call), Object("answer", Const("option", option)), Const("via", "oob"))
 	}
 	maps.Copy(rows, map[string]Row{
 		"turn.prompt": Switch("origin.kind", map[string]Row{

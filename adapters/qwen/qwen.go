@@ -60,11 +60,14 @@ func Reply(m adapters.Moment, a adapters.Answer) []byte {
 	return nil
 }
 
+const esc, ctrlU = "\x1b", "\x15"
+
 // Cancel interrupts a run: before the screen by Esc, which puts the prompt back
-// into the box, and Ctrl-U, which empties that; else by SIGINT.
+// into the box, and Ctrl-U, which empties that; else by SIGINT. An Esc before
+// the model has begun to answer may be lost.
 func Cancel(t adapters.Target) []adapters.Act {
 	if t.TTY {
-		return []adapters.Act{{Keys: "\x1b", Patience: time.Second}, {Keys: "\x15", Patience: 3 * time.Second}}
+		return []adapters.Act{{Keys: esc, Then: ctrlU, Patience: 3 * time.Second}, {Keys: esc, Then: ctrlU, Patience: 5 * time.Second}}
 	}
 	return []adapters.Act{{Signal: "INT", Patience: 5 * time.Second}}
 }
