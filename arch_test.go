@@ -95,6 +95,8 @@ var rules = []rule{
 		"the suite runs an adapter's drafts through the real session and gate"},
 	{"adapters/all", []string{"adapters", "adapters/*"},
 		"the explicit list; only here do adapters meet"},
+	{"adapters/kilo", []string{"adapters", "adapters/hook", "adapters/opencode"},
+		"a fork is a parameter of what it was forked from, and the rows that differ"},
 	{"adapters/*", []string{"event", "adapters", "adapters/hook"},
 		"one vendor never leans on another: shared words belong to the engine"},
 	{"agent", []string{"agent/hookclient", "event", "redaction", "session", "queue", "queue/*", "control", "adapters", "adapters/*"},
@@ -103,6 +105,8 @@ var rules = []rule{
 		"a collector takes anybody's events: it must work with no adapter and no agent in its process"},
 	{"agent/hookclient", nil,
 		"the body of the hook helper, which runs before every tool call: a little of the standard library and nothing else"},
+	{"execution", []string{"event"},
+		"the Agent Execution Protocol's other role: it is handed who carries runs out, and knows no vendor and no process"},
 	{"collector/client", []string{"event"},
 		"the consumer's side of any AEP endpoint, not of ours alone"},
 	{"cmd/aep-hook", []string{"agent/hookclient"},
@@ -283,7 +287,7 @@ func TestEveryAdapterIsListed(t *testing.T) {
 
 // The top level is a plan, not a drawer.
 func TestTopLevel(t *testing.T) {
-	rooms := []string{"adapters", "agent", "bench", "cmd", "collector", "control", "docs", "e2e", "event", "queue", "redaction", "session", "testdata", "bin"}
+	rooms := []string{"adapters", "agent", "bench", "cmd", "collector", "control", "docs", "e2e", "event", "execution", "queue", "redaction", "session", "testdata", "bin"}
 	dirs, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)

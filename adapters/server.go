@@ -59,6 +59,10 @@ type Served struct {
 	// it does not come up, the command is started as the user typed it.
 	Start []string
 
+	// Settled says that the command answers whatever its server asks, at once:
+	// nobody else can.
+	Settled bool
+
 	// Foreign is a server that was there before the launch, and stays: what it
 	// runs does not end with the command.
 	Foreign bool

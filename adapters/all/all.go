@@ -13,7 +13,9 @@ import (
 	"aep-wrap/adapters/demo"
 	"aep-wrap/adapters/gemini"
 	"aep-wrap/adapters/generic"
+	"aep-wrap/adapters/kilo"
 	"aep-wrap/adapters/kimi"
+	"aep-wrap/adapters/opencode"
 	"aep-wrap/adapters/qwen"
 )
 
@@ -26,6 +28,8 @@ func List() []adapters.Adapter {
 		qwen.Adapter(),
 		gemini.Adapter(),
 		kimi.Adapter(),
+		opencode.Adapter(),
+		kilo.Adapter(),
 		copilot.Adapter(),
 		acp.Adapter(),
 		demo.Adapter(),

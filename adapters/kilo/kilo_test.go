@@ -1,0 +1,84 @@
+package kilo
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"aep-wrap/adapters"
+	"aep-wrap/adapters/adaptertest"
+	"aep-wrap/event"
+	"aep-wrap/session"
+)
+
+func TestAdapter(t *testing.T) {
+	adaptertest.Run(t, adaptertest.Spec{
+		Adapter:  Adapter(),
+		Corpus:   []string{"kilocode.json"},
+		Captures: streams,
+		Declared: func(_ adapters.Moment, typ string) []adapters.TermField {
+			if !strings.HasPrefix(typ, "x.") {
+				return nil
+			}
+			return []adapters.TermField{{Member: "(type)", From: "type"}, {Member: "(type)", From: "kind"}, {Member: "(type)", From: "event.type"}}
+		},
+		Wires: []adaptertest.Wire{
+			{Name: "plain", Launch: adaptertest.Launch(nil, nil, "kilo"), Endpoint: adaptertest.Endpoint(Adapter())},
+			{Name: "npx", Launch: adaptertest.Launch(nil, []string{"KILO_SERVER_PASSWORD=theirs"}, "npx", "@kilocode/cli", "run", "go"), Endpoint: adaptertest.Endpoint(Adapter())},
+		},
+	})
+}
+
+func FuzzMap(f *testing.F) { adaptertest.Fuzz(f, Adapter(), streams(f)) }
+
+func streams(t testing.TB) []adapters.Moment {
+	return append(stream(t, "shell-once"), stream(t, "abort-in-tool")...)
+}
+
+func stream(t testing.TB, name string) (ms []adapters.Moment) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", "streams", name+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(raw) {
+		o, err := event.ParseObject(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range Adapter().Server.Item(o) {
+			m.Held = Adapter().Asks(m).Held
+			ms = append(ms, m)
+		}
+	}
+	return ms
+}
+
+// What the fork's own rows make of its streams, as a session binds them.
+func TestStreams(t *testing.T) {
+	for name, want := range map[string]string{
+		"shell-once":    "session.started run.started tool.requested attention.requested attention.answered attention.resolved tool.completed run.finished",
+		"abort-in-tool": "session.started run.started attention.requested attention.answered attention.resolved tool.requested run.cancelled tool.failed",
+	} {
+		var got []string
+		var s *session.Session
+		for _, m := range stream(t, name) {
+			for _, d := range Adapter().Map(m) {
+				if s == nil {
+					s = session.New(session.Config{Agent: "kilocode", Host: "h", Session: d.Session, State: session.NewState(), Steer: true})
+				}
+				for _, b := range s.Bind(time.Time{}, []event.Draft{d}) {
+					if !strings.HasPrefix(b.Type, "x.") {
+						got = append(got, b.Type)
+					}
+				}
+			}
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%s\ngot  %s\nwant %s", name, s, want)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package opencode
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"aep-wrap/adapters"
+	. "aep-wrap/adapters/hook"
+	"aep-wrap/event"
+)
+
+// gists are the members of a permission's metadata that say what is about to
+// be done, the likeliest first.
+var gists = []string{"command", "filepath", "filePath", "url", "query", "pattern", "path"}
+
+// about is a permission's prompt: "Permission requested: bash — rm -rf build".
+func about(name, p string) Fact {
+	shows := []adapters.TermField{
+		{Member: "prompt", From: name, Level: event.Metadata},
+		{Member: "prompt", From: p + "title", Level: event.Redacted},
+		{Member: "prompt", From: p + "metadata", Level: event.Redacted},
+		{Member: "prompt", From: p + "patterns", Level: event.Redacted},
+	}
+	return Do("", shows, func(in *In, d *event.Draft) bool {
+		text := "Permission requested: " + in.Str(name)
+		if g := gist(in, p); g != "" {
+			text += " — " + g
+		}
+		d.Fields = append(d.Fields, event.Labelled("prompt", text, ""))
+		return true
+	})
+}
+
+func gist(in *In, p string) string {
+	if s := in.Str(p + "title"); s != "" {
+		return s
+	}
+	for _, k := range gists {
+		if s := in.Str(p + "metadata." + k); s != "" {
+			return s
+		}
+	}
+	var list []string
+	patterns, _ := in.Get(p + "patterns").([]any)
+	for _, x := range patterns {
+		if s, _ := x.(string); s != "" {
+			list = append(list, s)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// ofCall says which call a request is about.
+func ofCall(p Path) Fact {
+	return Do("", nil, func(in *In, d *event.Draft) bool {
+		d.Link.Call = in.Str(p)
+		return true
+	})
+}
+
+// lasted is how long a tool ran.
+func lasted(p string) Fact {
+	return Do("", []adapters.TermField{{Member: "duration_ms", From: p + "state.time.end", Level: event.Metadata}}, func(in *In, d *event.Draft) bool {
+		from, ok := millis(in.Get(p + "state.time.start"))
+		to, there := millis(in.Get(p + "state.time.end"))
+		if ok && there && to >= from {
+			d.Fields = append(d.Fields, event.Meta("duration_ms", to-from))
+		}
+		return true
+	})
+}
+
+func millis(v any) (int64, bool) {
+	n, _ := v.(json.Number)
+	ms, err := n.Int64()
+	return ms, err == nil && ms > 0 && ms < 1<<43
+}
+
+func zero(v any) bool { n, ok := v.(json.Number); return ok && n.String() == "0" }
+
+// aborted reads what a command's output ends with where the user aborted it: it
+// then has no exit code.
+func aborted(output string) bool { return strings.Contains(output, "User aborted the command") }
+
+// todo is an item of a todo list. Items have ids in some versions; where they
+// have none, what they say names them.
+func todo(p string) Fact {
+	shows := []adapters.TermField{
+		{Member: "(subject)", From: p + "todo.id", Level: event.Metadata},
+		{Member: "task.title", From: p + "todo.content", Level: event.Redacted},
+	}
+	return Do(p+"todo.content", shows, func(in *In, d *event.Draft) bool {
+		text := in.Str(p + "todo.content")
+		id := in.Str(p + "todo.id")
+		if id == "" && text != "" {
+			id = "todo-" + event.Digest(text)[:12]
+		}
+		if !token(id) {
+			return false
+		}
+		d.Subject, d.Key, d.Pair = id, id, id
+		if text != "" {
+			title := event.Fields{event.Text("title", text)}
+			d.Fields = append(d.Fields, event.Field{Name: "task", Level: event.Redacted, Value: title})
+		}
+		return true
+	})
+}
+
+// token says whether a string can be an id, also in a path.
+func token(s string) bool {
+	if s == "" || len(s) > 256 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// ---- questions
+
+// question is one of those that are asked at once, and the form field that it
+// becomes. Fields and choices are numbered from 1, so that an answer is
+// structural.
+func questions(v any) (fields []event.FormField) {
+	list, _ := v.([]any)
+	for i, x := range list {
+		o, _ := x.(map[string]any)
+		text, _ := o["question"].(string)
+		if text == "" {
+			return nil
+		}
+		must := true
+		f := event.FormField{ID: strconv.Itoa(i + 1), Type: "select", Label: text, Required: &must}
+		if h, _ := o["header"].(string); h != "" {
+			f.Label = h + ": " + text
+		}
+		f.Multi, _ = o["multiple"].(bool)
+		custom, said := o["custom"].(bool)
+		f.Other = custom || !said
+		options, _ := o["options"].([]any)
+		for j, y := range options {
+			opt, _ := y.(map[string]any)
+			label, _ := opt["label"].(string)
+			f.Choices = append(f.Choices, event.FormChoice{ID: strconv.Itoa(j + 1), Label: label})
+		}
+		if len(f.Choices) == 0 {
+			f.Type, f.Other, f.Multi = "string", false, false
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// form is the form that questions become. Its prompt is structural as it
+// stands.
+func form(p Path) Fact {
+	return Do(p, []adapters.TermField{{Member: "fields[].label", From: p, Level: event.Redacted}}, func(in *In, d *event.Draft) bool {
+		fields := questions(in.Get(p))
+		if len(fields) == 0 {
+			return false
+		}
+		prompt := in.Vendor + " asks " + strconv.Itoa(len(fields)) + " question"
+		if len(fields) > 1 {
+			prompt += "s"
+		}
+		Form(d, prompt, prompt, fields, in.Moment.Held)
+		return true
+	})
+}
+
+// chosen are the labels that an answer to a form names, question by question;
+// nil where it does not fit.
+func chosen(v any, values map[string]any) []any {
+	var out []any
+	for _, f := range questions(v) {
+		picked, ok := values[f.ID]
+		if !ok {
+			return nil
+		}
+		ids, many := picked.([]any)
+		if !many {
+			ids = []any{picked}
+		}
+		labels := []any{}
+		for _, id := range ids {
+			s, ok := id.(string)
+			if !ok || s == "" {
+				return nil
+			}
+			for _, c := range f.Choices {
+				if c.ID == s {
+					s = c.Label
+					break
+				}
+			}
+			labels = append(labels, s)
+		}
+		out = append(out, labels)
+	}
+	return out
+}
