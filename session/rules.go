@@ -96,10 +96,14 @@ func (s *Session) nameRun(d *event.Draft, _ *facts) bool {
 }
 
 // nameEnd names the end of a run that its vendor does not name by the run: it
-// ends once, whoever tells it.
+// ends once, whoever tells it. An end of before the open run began, read again,
+// is not its.
 func (s *Session) nameEnd(d *event.Draft, _ *facts) bool {
 	if d.Run == "" && s.st.open.len() == 1 {
 		o, _ := s.st.open.oldest()
+		if s.cfg.History && d.Time.Before(o.at) {
+			return false
+		}
 		d.Run = o.id
 	}
 	if d.Key == "" {

@@ -30,6 +30,9 @@ type Config struct {
 	// is drained.
 	Overlap bool
 
+	// History says that what is bound may be history that is read again.
+	History bool
+
 	// Steer says that what would start another run while one is open goes into
 	// the open one: a prompt of the user's in between steers it.
 	Steer bool
@@ -236,8 +239,15 @@ func (s *Session) rule(now time.Time, d *event.Draft) {
 
 // admit joins a draft with what was remembered; false drops it.
 func (s *Session) admit(d *event.Draft, f *facts) bool {
-	typ := d.Type
+	typ, key, id := d.Type, d.Key, ""
 	r := s.handled[typ]
+	if d.ID == "" && key != "" {
+		// A fact that was told before joins nothing: what it was about may be
+		// over, and forgotten.
+		if id = event.DeriveID(s.cfg.Agent, s.cfg.Session, typ, key); s.st.seen.has(id) {
+			return false
+		}
+	}
 	if r.join != nil && !r.join(s, d, f) {
 		return false
 	}
@@ -245,7 +255,9 @@ func (s *Session) admit(d *event.Draft, f *facts) bool {
 		r = s.handled[d.Type]
 	}
 	if d.ID == "" && d.Key != "" {
-		d.ID = event.DeriveID(s.cfg.Agent, s.cfg.Session, d.Type, d.Key)
+		if d.ID = id; d.Type != typ || d.Key != key {
+			d.ID = event.DeriveID(s.cfg.Agent, s.cfg.Session, d.Type, d.Key)
+		}
 	}
 	if d.ID != "" && s.st.seen.has(d.ID) {
 		return false
