@@ -313,7 +313,8 @@ func (w *Watch) tell(f *follow.File, r *reading, rec *follow.Record) []event.Dra
 		}
 		out = append(out, event.Draft{Header: event.Header{Type: "x.aep-wrap.log.strange", Severity: event.Warning, Time: at}, Key: f.Head, Fields: data})
 	}
-	m := adapters.Moment{Channel: adapters.Log, Payload: record, Raw: line, Time: at, Session: r.id.Session}
+	typ, _ := record["type"].(string)
+	m := adapters.Moment{Channel: adapters.Log, Name: typ, Payload: record, Raw: line, Time: at, Session: r.id.Session}
 	drafts, err := w.mapMoment(r.adapter, m)
 	if err != nil {
 		w.cfg.Log.Error("the adapter failed", "adapter", r.adapter.Name, "file", f.Path, "at", rec.Start, "err", err)
@@ -556,7 +557,7 @@ func (d *desk) restore(replay func(func([]byte) error) error) error {
 		d.told = last.Time
 	}
 	d.state = state
-	d.sess = session.New(session.Config{Agent: d.agent, Host: d.w.cfg.Host, Session: d.session, Traceparent: d.w.cfg.Traceparent, State: state})
+	d.sess = session.New(session.Config{Agent: d.agent, Host: d.w.cfg.Host, Session: d.session, Traceparent: d.w.cfg.Traceparent, State: state, History: true})
 	return nil
 }
 

@@ -585,7 +585,14 @@ func (fo *Follower) work(ctx context.Context) (more bool) {
 		if ctx.Err() != nil {
 			return false
 		}
-		if fo.turn(f) {
+		again := fo.turn(f)
+		// What a file held before it was followed is read in one go: what
+		// another one tells may be a part of it.
+		for again && !f.caught && ctx.Err() == nil {
+			again = fo.turn(f)
+		}
+		f.caught = true
+		if again {
 			more = true
 		} else {
 			delete(fo.dirty, f)

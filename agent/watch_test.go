@@ -1,0 +1,310 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"aep-wrap/adapters"
+	"aep-wrap/adapters/all"
+	"aep-wrap/agent/follow"
+	"aep-wrap/event"
+	"aep-wrap/redaction"
+	"aep-wrap/session"
+)
+
+func testGate(l event.Level) *redaction.Gate {
+	return redaction.NewGate(redaction.Policy{Ceiling: l}, redaction.NewPipeline(redaction.Options{}))
+}
+
+func newTestWatch(t testing.TB, logDir string) *Watch {
+	return NewWatch(WatchConfig{Adapters: all.List(), Host: "h", LogDir: logDir, Gate: testGate(event.Full),
+		Say: func(line string) { t.Log(line) }})
+}
+
+// readOnce reads paths to their end and gives what every session log holds by
+// then, by agent and session.
+func readOnce(t testing.TB, logDir string, store *follow.Store, paths ...string) map[string][]event.Event {
+	t.Helper()
+	w := newTestWatch(t, logDir)
+	fo, err := follow.New(follow.Config{Paths: paths, Handler: w, Once: true, Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fo.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.CloseAll()
+	return sessionLogs(t, logDir)
+}
+
+func sessionLogs(t testing.TB, logDir string) map[string][]event.Event {
+	t.Helper()
+	out := map[string][]event.Event{}
+	files, err := filepath.Glob(filepath.Join(logDir, "*", "*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			e, err := event.Parse([]byte(line))
+			if err != nil {
+				t.Fatalf("%s: %v: %s", f, err, line)
+			}
+			if v := event.Check(e); len(v) > 0 {
+				t.Errorf("%s: %v: %s", f, v, line)
+			}
+			key := e.Agent + "/" + e.Session
+			out[key] = append(out[key], e)
+		}
+	}
+	return out
+}
+
+// bare is an event without its position, which differs between emitters.
+func bare(e event.Event) string {
+	e.Epoch, e.Seq = 0, 0
+	return string(e.AppendJSON(nil))
+}
+
+func bares(es []event.Event) (out []string) {
+	for _, e := range es {
+		out = append(out, bare(e))
+	}
+	return out
+}
+
+func capturesDir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("AEP_CAPTURES")
+	if dir == "" {
+		corpus := os.Getenv("AEP_CONFORMANCE")
+		if corpus == "" {
+			corpus = filepath.Join("..", "..", "shared", "conformance")
+		}
+		dir = filepath.Join(filepath.Dir(corpus), "captures")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no captures of real runtimes here (AEP_CAPTURES): %v", err)
+	}
+	return dir
+}
+
+// captures are the folders of session logs that the runtimes wrote.
+func captures(t testing.TB) []string {
+	t.Helper()
+	root := capturesDir(t)
+	dirs, err := filepath.Glob(filepath.Join(root, "*", "logs"))
+	if err != nil || len(dirs) == 0 {
+		t.Skipf("no session logs in %s", root)
+	}
+	return dirs
+}
+
+// Every log that was captured, read twice, gives the same events; read again
+// into the same session logs, it gives none.
+func TestCapturedLogsReadTwice(t *testing.T) {
+	for _, dir := range captures(t) {
+		t.Run(filepath.Base(filepath.Dir(dir)), func(t *testing.T) {
+			logs := t.TempDir()
+			first := readOnce(t, logs, nil, dir)
+			if len(first) == 0 {
+				t.Fatal("nothing is told of it")
+			}
+			second := readOnce(t, t.TempDir(), nil, dir)
+			again := readOnce(t, logs, nil, dir)
+			for key, events := range first {
+				if strings.HasPrefix(key, "aep-wrap/") {
+					continue
+				}
+				t.Logf("%s: %d events", key, len(events))
+				if a, b := bares(events), bares(second[key]); !slices.Equal(a, b) {
+					t.Errorf("%s: a second reading gives\n%s\nnot\n%s", key, strings.Join(b, "\n"), strings.Join(a, "\n"))
+				}
+				if len(again[key]) != len(events) {
+					t.Errorf("%s: read again, %d events became %d: %s", key, len(events), len(again[key]), strings.Join(bares(again[key][len(events):]), "\n"))
+				}
+				s := event.NewStream()
+				for _, e := range events {
+					if v := s.Add(e); len(v) > 0 {
+						t.Errorf("%s: %v: %s", key, v, bare(e))
+					}
+				}
+			}
+			if !slices.Equal(slices.Sorted(maps.Keys(first)), slices.Sorted(maps.Keys(second))) {
+				t.Errorf("other sessions: %v, %v", slices.Sorted(maps.Keys(first)), slices.Sorted(maps.Keys(second)))
+			}
+		})
+	}
+}
+
+// fact is what two channels must agree on.
+func fact(e event.Event) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Type, e.Subject, callOf(e)))
+}
+
+func callOf(e event.Event) string {
+	p, err := event.ParseObject(e.Data)
+	if err != nil {
+		return ""
+	}
+	tool, _ := p["tool"].(map[string]any)
+	call, _ := tool["call_id"].(string)
+	return call
+}
+
+// A session that was recorded both ways tells the same facts by its hooks and
+// by its log, under the same ids. What only one of them can tell is named here.
+func TestHooksAndLogsAgree(t *testing.T) {
+	root := capturesDir(t)
+	for _, c := range []struct {
+		agent, session, hooks string
+		logs                  map[string]string // where they lie in the runtime's home
+	}{
+		{"claude-code", "fa53200c-2053-4ae7-86df-62afd036ad94", "claude-code/sequences/00-87-events.jsonl", map[string]string{
+			"claude-code/logs/interactive-many-events-compact.jsonl": "projects/-home-dev-app/fa53200c-2053-4ae7-86df-62afd036ad94.jsonl",
+			"claude-code/logs/agent-a19349c1f4ab238d9.jsonl":         "projects/-home-dev-app/fa53200c-2053-4ae7-86df-62afd036ad94/subagents/agent-a19349c1f4ab238d9.jsonl"}},
+		{"codex", "01a2291a-20c9-7191-a9dd-badad5c8e0ab", "codex/sequences/00-64-events.jsonl", map[string]string{
+			"codex/logs/rollout-2026-11-29T20-58-28-01a2291a-20c9-7191-a9dd-badad5c8e0ab.jsonl": "sessions/2026/11/29/rollout-2026-11-29T20-58-28-01a2291a-20c9-7191-a9dd-badad5c8e0ab.jsonl",
+			"codex/logs/rollout-2026-11-29T20-59-57-01a2291b-8055-7c31-ba12-d8fe2dff684e.jsonl": "sessions/2026/11/29/rollout-2026-11-29T20-59-57-01a2291b-8055-7c31-ba12-d8fe2dff684e.jsonl"}},
+		{"codex", "01a22918-f640-7552-a438-368595bd7a15", "codex/sequences/04-13-events.jsonl", map[string]string{
+			"codex/logs/rollout-2026-11-29T20-57-11-01a22918-f640-7552-a438-368595bd7a15.jsonl": "sessions/2026/11/29/rollout-2026-11-29T20-57-11-01a22918-f640-7552-a438-368595bd7a15.jsonl"}},
+		{"codex", "01a2291b-d13e-72a2-9cf8-3dc10d1940b9", "codex/sequences/10-5-events.jsonl", map[string]string{
+			"codex/logs/rollout-2026-11-29T21-00-18-01a2291b-d13e-72a2-9cf8-3dc10d1940b9.jsonl": "sessions/2026/11/29/rollout-2026-11-29T21-00-18-01a2291b-d13e-72a2-9cf8-3dc10d1940b9.jsonl"}},
+	} {
+		t.Run(c.agent+"/"+c.session[:8], func(t *testing.T) {
+			byHooks := replayHooks(t, c.agent, c.session, filepath.Join(root, c.hooks))
+			home := t.TempDir()
+			for from, to := range c.logs {
+				raw, err := os.ReadFile(filepath.Join(root, from))
+				if err != nil {
+					t.Skip(err)
+				}
+				to = filepath.Join(home, to)
+				if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(to, raw, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			byLog := readOnce(t, t.TempDir(), nil, home)[c.agent+"/"+c.session]
+			compareFacts(t, byHooks, byLog)
+		})
+	}
+}
+
+// compareFacts holds two tellings of a session against each other. A request
+// for a permission and what became of it are in no log, nor are a session's
+// end and a vendor's own hooks; a tool that was refused or cut off fires no
+// hook at its end, and what a model call used is in the log alone.
+func compareFacts(t *testing.T, byHooks, byLog []event.Event) {
+	t.Helper()
+	ended, requested := map[string]bool{}, map[string]bool{}
+	for _, e := range byHooks {
+		switch e.Type {
+		case "tool.completed", "tool.failed", "tool.denied":
+			ended[callOf(e)] = true
+		case "tool.requested":
+			requested[callOf(e)] = true
+		}
+	}
+	hooksAlone := func(e event.Event) bool {
+		return event.Category(e.Type) == "attention" || event.Category(e.Type) == "x" || e.Type == "session.ended"
+	}
+	logAlone := func(e event.Event) bool {
+		switch e.Type {
+		case "tool.failed", "tool.denied":
+			return !ended[callOf(e)]
+		case "tool.requested":
+			return !requested[callOf(e)] // of a tool that there is not: no hook
+		case "tool.completed":
+			return !ended[callOf(e)] // a patch through the shell, or a command that outlived its run: no hook
+		}
+		return event.Category(e.Type) == "x"
+	}
+	count, ids := map[string]int{}, map[string]string{}
+	for _, e := range byHooks {
+		if !hooksAlone(e) {
+			count[fact(e)]++
+			ids[fact(e)] = e.ID
+		}
+	}
+	same := 0
+	for _, e := range byLog {
+		f := fact(e)
+		if count[f] == 0 {
+			if !logAlone(e) {
+				t.Errorf("the hooks do not tell: %s, run %s", f, e.Run)
+			}
+			continue
+		}
+		count[f]--
+		same++
+		// A compaction has a name in the log alone, and a run's facts look alike.
+		if event.Category(e.Type) != "run" && e.Type != "session.compacted" && e.Type != "session.started" && e.ID != ids[f] {
+			t.Errorf("%s has two ids: %s by hooks, %s by the log", f, ids[f], e.ID)
+		}
+	}
+	for f, n := range count {
+		if n > 0 {
+			t.Errorf("the log does not tell: %s (%d)", f, n)
+		}
+	}
+	runs := func(es []event.Event) (out []string) {
+		for _, e := range es {
+			if event.Category(e.Type) == "run" {
+				out = append(out, e.Type+" "+e.Run+" "+e.ID)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	if a, b := runs(byHooks), runs(byLog); !slices.Equal(a, b) {
+		t.Errorf("runs by hooks\n%s\nby the log\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"))
+	}
+	t.Logf("%d events by hooks, %d by the log, %d of both", len(byHooks), len(byLog), same)
+}
+
+// replayHooks gives the events of a recorded sequence of hooks.
+func replayHooks(t *testing.T, agent, name, file string) (out []event.Event) {
+	t.Helper()
+	a, ok := all.Find(agent)
+	if !ok {
+		t.Fatal(agent)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Skip(err)
+	}
+	s := session.New(session.Config{Agent: agent, Host: "h", Session: name, State: session.NewState()})
+	gate := testGate(event.Full)
+	at := time.Date(2026, 11, 29, 20, 47, 0, 0, time.UTC)
+	for line := range strings.Lines(string(raw)) {
+		rec, err := event.ParseObject([]byte(strings.TrimSpace(line)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload, _ := rec["payload"].(map[string]any)
+		n, _ := rec["event"].(string)
+		for _, d := range s.Bind(at, a.Map(adapters.Moment{Channel: adapters.Hook, Name: n, Payload: payload, Time: at})) {
+			e, err := gate.Seal(&d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, e)
+		}
+		at = at.Add(time.Second)
+	}
+	return out
+}
