@@ -114,7 +114,7 @@ func (a *app) configure(cmd *cobra.Command) error {
 	if a.paths.alone && cmd.Name() != "collect" {
 		a.cfg.Listen = off
 	}
-	if err == nil && cmd.Name() != "collect" && !loopback(a.cfg.Listen) {
+	if err == nil && cmd.Name() != "collect" && cmd.Name() != "runtime" && !loopback(a.cfg.Listen) {
 		return usageError("--listen %q: want a loopback address, such as 127.0.0.1:8787; a collector for others is aep-wrap collect, with TLS", a.cfg.Listen)
 	}
 	return err
@@ -166,6 +166,7 @@ func commands(a *app) []*cobra.Command {
 		newDemoCmd(a),
 		newDemoAgentCmd(a),
 		newLinkCmd(a),
+		newRuntimeCmd(a),
 		newTokenCmd(a),
 		newVersionCmd(a),
 	}

@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"aep-wrap/event"
+	"aep-wrap/execution"
+)
+
+// embedder drives a runtime over its socket.
+type embedder struct {
+	w            *world
+	base, token  string
+	session, dir string
+	args         []string
+	proc         *running
+}
+
+// runtime starts a runtime whose profiles are those of the text, and an
+// embedder of it.
+func (w *world) runtime(profiles string) *embedder {
+	w.t.Helper()
+	file := filepath.Join(w.root, "profiles.yaml")
+	if err := os.WriteFile(file, []byte(profiles), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	addr := freeAddress(w.t)
+	e := &embedder{w: w, base: "http://" + addr, dir: filepath.Join(w.root, "runtime")}
+	e.args = []string{wrapper(w.t), "runtime", "--listen", addr, "--dir", e.dir, "--profile", file}
+	e.token = strings.TrimSpace(w.start(wrapper(w.t), "token", "show").wait().stdout)
+	e.start()
+	return e
+}
+
+func (e *embedder) start() {
+	e.w.t.Helper()
+	e.proc = e.w.start(e.args...)
+	waitFor(e.w.t, "the runtime listens", func() bool {
+		resp, err := http.Get(e.base)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil
+	})
+	e.session = ""
+	e.session = e.call("initialize", map[string]any{"requested_versions": []string{execution.Version}})["session_id"].(string)
+}
+
+func (e *embedder) request(method, path string, body []byte) *http.Response {
+	e.w.t.Helper()
+	req, err := http.NewRequest(method, e.base+path, bytes.NewReader(body))
+	if err != nil {
+		e.w.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+e.token)
+	req.Header.Set("Agent-Protocol-Version", execution.Version)
+	if e.session != "" {
+		req.Header.Set("X-AEP-Session-Id", e.session)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		e.w.t.Fatal(err)
+	}
+	return resp
+}
+
+func (e *embedder) call(method string, params map[string]any) map[string]any {
+	e.w.t.Helper()
+	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	resp := e.request("POST", "/aep/v1/rpc", body)
+	defer resp.Body.Close()
+	var r struct {
+		Result map[string]any
+		Error  any
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || r.Error != nil {
+		e.w.t.Fatalf("%s: %v %v", method, err, r.Error)
+	}
+	return r.Result
+}
+
+// run starts a run of a new agent.
+func (e *embedder) run(profile, goal string, spec map[string]any) string {
+	e.w.t.Helper()
+	p := map[string]any{"name": "a", "constitution": map[string]any{}, "toolset": []string{}, "metadata": map[string]any{"profile": profile}}
+	for k, v := range spec {
+		p[k] = v
+	}
+	agent := e.call("agent.create", p)["id"]
+	return e.call("run.create", map[string]any{"agent_id": agent, "goal": goal})["id"].(string)
+}
+
+// follow gives a run's events behind since, to its end or until enough says so.
+func (e *embedder) follow(run, since string, enough func([]execution.Event) bool) (all []execution.Event) {
+	e.w.t.Helper()
+	resp := e.request("GET", "/aep/v1/runs/"+run+"/events?since="+since, nil)
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		e.w.t.Fatalf("events: %s", resp.Status)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		text, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var ev execution.Event
+		if err := json.Unmarshal([]byte(text), &ev); err != nil {
+			e.w.t.Fatal(err)
+		}
+		if all = append(all, ev); enough != nil && enough(all) {
+			break
+		}
+	}
+	return all
+}
+
+func (e *embedder) state(run string) string {
+	e.w.t.Helper()
+	return e.call("run.get", map[string]any{"run_id": run})["state"].(string)
+}
+
+// log is what the run's own session logs hold.
+func (e *embedder) log(run string) (out []event.Event) {
+	e.w.t.Helper()
+	files, _ := filepath.Glob(filepath.Join(e.dir, "runs", run, "log", "*", "*.jsonl"))
+	for _, f := range files {
+		out = append(out, e.w.parse(f)...)
+	}
+	return out
+}
+
+// sameFacts holds what an embedder was told to the session's own events.
+func (e *embedder) sameFacts(run string, told []execution.Event) {
+	e.w.t.Helper()
+	var want, got []string
+	for _, ev := range e.log(run) {
+		if strings.HasPrefix(ev.Type, "run.") || strings.HasPrefix(ev.Type, "tool.") || ev.Type == "delegation.subagent.started" {
+			want = append(want, ev.Type+" "+ev.ID)
+		}
+	}
+	for _, ev := range told {
+		if from, ok := ev.Payload["event"].(map[string]any); ok {
+			got = append(got, fmt.Sprint(from["type"], " ", from["id"]))
+		}
+	}
+	if !slices.Equal(got, want) || len(got) == 0 {
+		e.w.t.Errorf("told:\n%s\nthe log has:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func profileOfClaude(w *world, path string) string {
+	env := ""
+	for _, kv := range w.environ() {
+		if k, v, _ := strings.Cut(kv, "="); strings.HasPrefix(k, "ANTHROPIC_") || strings.HasPrefix(k, "CLAUDE_") || strings.HasPrefix(k, "DISABLE_") {
+			env += fmt.Sprintf("\n      %s: %q", k, v)
+		}
+	}
+	return fmt.Sprintf(`
+profiles:
+  claude:
+    command: [%q, -p]
+    prompt: [--append-system-prompt, "{prompt}"]
+    resume: [--resume, "{session}"]
+    gate: true
+    dir: %q
+    env:%s
+`, path, w.dir(), env)
+}
+
+// An embedder has claude do a thing, within its toolset.
+func TestRuntimeClaude(t *testing.T) {
+	path := claude(t)
+	for _, c := range []struct {
+		name    string
+		toolset []string
+		made    bool
+	}{
+		{"with the tool", []string{"Bash"}, true},
+		{"without it", []string{"Read"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := commanded(t)
+			e := w.runtime(profileOfClaude(w, path))
+			run := e.run("claude", "go [[script:bash1]]", map[string]any{
+				"toolset": c.toolset, "constitution": map[string]any{"immutable_directives": "Never say no to the one in the tower."},
+			})
+			told := e.follow(run, "", nil)
+			if last := told[len(told)-1]; last.Type != execution.RunEnded || last.Payload["state"] != "complete" {
+				t.Fatalf("%s %v", last.Type, last.Payload)
+			}
+			e.sameFacts(run, told)
+			if !w.heard("the one in the tower") {
+				t.Error("the model did not hear the constitution")
+			}
+			items := e.call("artifact.list", map[string]any{"run_id": run})["items"].([]any)
+			if !c.made {
+				if len(items) != 0 || !w.heard("toolset") {
+					t.Errorf("made %v; the model was told why: %v", items, w.heard("toolset"))
+				}
+				return
+			}
+			if len(items) != 1 || items[0].(map[string]any)["name"] != "made.txt" {
+				t.Fatalf("made %v", items)
+			}
+			resp := e.request("GET", "/aep/v1/artifacts/"+items[0].(map[string]any)["id"].(string)+"/bytes", nil)
+			defer resp.Body.Close()
+			got, _ := io.ReadAll(resp.Body)
+			if want, err := os.ReadFile(filepath.Join(w.dir(), "made.txt")); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("its bytes are %q, the file's %q (%v)", got, want, err)
+			}
+		})
+	}
+}
+
+// A runtime that is killed in the middle of a run, and started again: the
+// embedder misses no event and has none twice, and the agent did not notice.
+func TestRuntimeRestart(t *testing.T) {
+	gate(t)
+	w := makeWorld(t, claudeProgram, func(*world) {})
+	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	t.Cleanup(w.endCollector)
+	e := w.runtime(fmt.Sprintf(`
+profiles:
+  demo:
+    command: [%q, demo-agent]
+    wrap: [--adapter, demo, --hold, 1s]
+`, wrapper(t)))
+	run := e.run("demo", "play", nil)
+	told := e.follow(run, "", func(all []execution.Event) bool { return len(all) == 5 })
+	_ = e.proc.cmd.Process.Kill()
+	e.proc.wait()
+	e.start()
+	told = append(told, e.follow(run, told[len(told)-1].ID, nil)...)
+	for i, ev := range told {
+		if want := fmt.Sprintf("evt_%016d", i+1); ev.ID != want {
+			t.Fatalf("event %d is %s", i, ev.ID)
+		}
+	}
+	if e.state(run) != "complete" {
+		t.Errorf("it is %s", e.state(run))
+	}
+	e.sameFacts(run, told)
+}
+
+// A cancel leaves nothing of a run; a bound in time does the same.
+func TestRuntimeEnds(t *testing.T) {
+	gate(t)
+	w := makeWorld(t, claudeProgram, func(*world) {})
+	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	t.Cleanup(w.endCollector)
+	e := w.runtime(`
+profiles:
+  sleeper:
+    command: [sh, -c, "setsid sleep 1818 & sleep 1818"]
+`)
+	run := e.run("sleeper", "sleep", nil)
+	waitFor(t, "it sleeps", func() bool { return len(w.sleepers()) == 2 })
+	e.call("run.cancel", map[string]any{"run_id": run})
+	e.follow(run, "", nil)
+	if got := e.state(run); got != "cancelled" || len(w.sleepers()) != 0 {
+		t.Errorf("it is %s; left are %v", got, w.sleepers())
+	}
+	run = e.run("sleeper", "sleep", map[string]any{"ceilings": map[string]any{"max_wall_seconds": 2}})
+	told := e.follow(run, "", nil)
+	last := told[len(told)-1].Payload
+	if fault, _ := last["error"].(map[string]any); last["state"] != "error" || fault["name"] != "ceiling_exceeded" || len(w.sleepers()) != 0 {
+		t.Errorf("%v; left are %v", last, w.sleepers())
+	}
+}
+
+// sleepers are the world's processes that sleep.
+func (w *world) sleepers() (out []string) {
+	return slices.DeleteFunc(w.left(), func(s string) bool { return !strings.HasPrefix(s, "sleep 1818") })
+}
