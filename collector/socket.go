@@ -148,7 +148,7 @@ func (c *Collector) socket(w http.ResponseWriter, r *http.Request) {
 	may := c.allowed(r)
 	hj := &hijacker{ResponseWriter: w, stall: c.limits.Stall}
 	// Host and Origin were checked for every path.
-	ws, err := websocket.Accept(hj, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(hj, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{subprotocol}})
 	if err != nil {
 		c.hub.counts.refused.Add(1)
 		return

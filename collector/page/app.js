@@ -1,305 +1,608 @@
-// The page shows what the collector streams: the sessions, and one session's
-// events. Whatever an agent sent is put on the page as text, never as markup.
+// The page: it watches the collector's sessions, shows what agents ask, and
+// sends what a person answers. Whatever an agent sent is put on it as text,
+// never as markup.
 
-const maxEvents = 2000; // kept for each session
-const maxSessions = 300;
-const maxShown = 1000; // rows on the page
+import { $, ago, button, clip, el, fill, isObject, list, put, say, str, visible } from './text.js';
+import { Fleet } from './fleet.js';
+import { Inbox, standing } from './requests.js';
+import { Timeline } from './timeline.js';
+import { Wire } from './wire.js';
 
-const $ = (id) => document.getElementById(id);
-const sessions = new Map(); // by source and name
-let chosen = null;
-let picking = true; // nobody chose yet: what happened last is shown
-let shown = 0; // how many of the chosen session's events are on the page
-let dirty = true;
+const maxShown = 300; // sessions in the list
+const kept = 'aep-token';
 
-// --- the token: it comes once in the fragment, which no server sees -------
+// --- the token: it comes once, in the fragment, which no server sees --------
 
-function token() {
-  const given = new URLSearchParams(location.hash.slice(1)).get('token');
-  if (given) {
-    sessionStorage.setItem('aep-token', given);
-    history.replaceState(null, '', location.pathname);
+// arrive takes a token, or the code of a link, out of the address bar, and
+// gives the rest of the fragment: which session or request to show.
+function arrive() {
+  const params = new URLSearchParams(location.hash.slice(1));
+  const token = params.get('token') ?? '';
+  const code = params.get('code') ?? '';
+  if (params.has('token') || params.has('code')) {
+    if (token) sessionStorage.setItem(kept, token);
+    params.delete('token');
+    params.delete('code');
+    const rest = params.toString();
+    history.replaceState(null, '', location.pathname + (rest ? `#${rest}` : ''));
   }
-  return sessionStorage.getItem('aep-token') ?? '';
+  return { token, code, params };
 }
+
+// enter exchanges the code of a link for a token of this device's own, once.
+async function enter(code) {
+  try {
+    const resp = await fetch('/link/exchange', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ code }), cache: 'no-store', credentials: 'omit' });
+    const body = await resp.json().catch(() => ({}));
+    if (resp.ok && typeof body.token === 'string') {
+      sessionStorage.setItem(kept, body.token);
+      return '';
+    }
+    return str(body.detail) || `The link is not taken (${resp.status}).`;
+  } catch {
+    return 'The collector cannot be reached. The link still works, once.';
+  }
+}
+
+// --- the connection ----------------------------------------------------------
+
+const wire = new Wire({
+  event: hear,
+  frame(f) {
+    switch (f.type) {
+      case 'roster':
+        if (f.id === asked) {
+          asked = '';
+          fleet.setRoster(f.entries);
+        }
+        break;
+      case 'subscribed':
+        if (f.id === 'state') past();
+        break;
+      case 'error':
+        if (f.cause) fleet.refused(f);
+        else if (f.id) refused(f);
+        break;
+    }
+  },
+  link,
+  open,
+  idle() { idle(); },
+  unauthorized(given) { ask(given ? 'The collector does not take this token: it has ended, or a new one was made.' : ''); },
+});
+
+// ask wants a token of whoever sits here.
+function ask(why) {
+  $('ask').hidden = false;
+  $('app').inert = true;
+  put($('ask-error'), visible(clip(why, 300)));
+  $('token').focus();
+}
+
+function hear(ev, raw) {
+  const s = fleet.take(ev);
+  if (typeof ev.session === 'string') timeline.take(ev, raw);
+  if (s && (ev.type === 'session.started' || ev.type === 'session.ended' || ev.type === 'attention.requested' || !fleet.rosterKnown || !fleet.roster.has(ev.session))) askRoster(s);
+}
+
+const fleet = new Fleet(wire);
+const inbox = new Inbox(fleet, (s) => show({ session: s }));
+const timeline = new Timeline();
+fleet.changed = wake;
+timeline.onwake = wake;
 
 $('ask').addEventListener('submit', (e) => {
   e.preventDefault();
-  sessionStorage.setItem('aep-token', $('token').value.trim());
+  sessionStorage.setItem(kept, $('token').value.trim());
   $('token').value = '';
   $('ask').hidden = true;
-  follow();
+  $('app').inert = false;
+  wire.start(sessionStorage.getItem(kept) ?? '');
 });
-
-// --- the stream ------------------------------------------------------------
 
 function link(state, text) {
   $('link').dataset.link = state;
-  $('link-text').textContent = text;
-}
-
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-
-// follow reads the stream for ever. EventSource cannot send a token in a
-// header; fetch can.
-async function follow() {
-  for (let wait = 500; ; wait = Math.min(wait * 2, 15000)) {
-    let resp;
-    try {
-      const t = token();
-      resp = await fetch('/stream?from=all', { headers: t ? { authorization: `Bearer ${t}` } : {}, cache: 'no-store' });
-      if (resp.status === 401) {
-        link('off', 'token wanted');
-        $('ask').hidden = false;
-        $('token').focus();
-        return;
-      }
-      if (!resp.ok) throw new Error(`the collector answers ${resp.status}`);
-      link('on', 'live');
-      setTimeout(() => { picking = false; }, 2000);
-      for await (const data of messages(resp.body)) {
-        wait = 500;
-        take(data);
-      }
-    } catch (e) {
-      console.warn('stream:', e.message);
-    }
-    link('off', `not connected, next try in ${Math.ceil(wait / 1000)} s`);
-    await sleep(wait);
+  put($('link-text'), visible(clip(text, 160)));
+  if (state !== 'on') {
+    asked = '';
+    inbox.loud = false;
   }
 }
 
-// messages gives the data of each message of an event stream. The collector
-// ends its lines with LF and writes one data line.
-async function* messages(body) {
-  const decoder = new TextDecoder();
-  const reader = body.getReader();
-  let rest = '';
+let generation = 0; // of subscriptions
+let working = false; // the second subscription is made
+let replayed = 0; // when the past of the first was taken in
+
+// What changes a session's state comes first, as it was sent; what agents do
+// meanwhile, of all of them, at metadata; what one session did, in full, when
+// it is looked at.
+const stateTypes = ['session.*', 'run.*', 'attention.*', 'control.*', 'x.aep-wrap.*'];
+const workTypes = ['agent.*', 'progress.*', 'tool.*', 'delegation.*', 'resource.*', 'error.*', 'state.*', 'assessment.*', 'message.*', 'x.*'];
+
+function open(hello) {
+  const caps = isObject(hello.capabilities) ? hello.capabilities : {};
+  fleet.control = isObject(caps.control);
+  fleet.roster = new Map();
+  fleet.rosterKnown = false;
+  rosters = isObject(caps.roster);
+  $('only').hidden = fleet.control;
+  working = false;
+  replayed = Infinity;
+  wire.send({ type: 'subscribe', id: 'state', filter: { type: stateTypes } });
+  askRoster();
+  if (timeline.s) look(timeline.s);
+  for (const r of fleet.open()) want(r);
+  fleet.reconnected();
+  wake();
+}
+
+// past takes in what is past, while what comes meanwhile waits behind it.
+async function past() {
+  const held = wire.hold();
   try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const lines = (rest + decoder.decode(value, { stream: true })).split('\n');
-      rest = lines.pop();
-      for (const line of lines) if (line.startsWith('data: ')) yield line.slice(6);
+    await wire.past({ type: stateTypes }, hear);
+  } catch (e) {
+    console.warn('the past:', e.message);
+    if (wire.held === held) wire.send({ type: 'subscribe', id: 'state-all', filter: { type: stateTypes }, from: 'all' });
+  }
+  replayed = performance.now();
+  wire.release(held);
+  idle();
+}
+
+// idle is told when all that came was taken in.
+let settling = 0;
+function idle() {
+  if (working || !wire.ready || replayed === Infinity) return;
+  clearTimeout(settling);
+  settling = setTimeout(work, 200);
+}
+
+function work() {
+  if (working || !wire.ready || replayed === Infinity) return;
+  working = true;
+  // What came before the last event that is known changes nothing that is shown,
+  // but for a pause.
+  wire.send({ type: 'subscribe', id: 'work', filter: { type: workTypes }, capture: 'metadata', from: fleet.positions() });
+  const turns = fleet.turns();
+  if (turns.length) once({ type: 'progress.status', cause: turns });
+  inbox.loud = true;
+  const n = fleet.open().length;
+  if (n) say(`${n} ${n === 1 ? 'request waits' : 'requests wait'} for an answer`);
+}
+
+// look has the timeline of a session filled: with what is past, then with what
+// comes.
+let looking = new AbortController();
+async function look(s) {
+  if (!wire.ready) return;
+  looking.abort();
+  looking = new AbortController();
+  const { signal } = looking;
+  if (generation) wire.send({ type: 'unsubscribe', id: `one-${generation}` });
+  const id = `one-${++generation}`;
+  if (!timeline.whole) {
+    try {
+      await wire.past({ session: s.name }, (ev, raw) => { if (!signal.aborted) hear(ev, raw); }, signal);
+      if (!signal.aborted) timeline.whole = true;
+    } catch (e) {
+      if (!signal.aborted) console.warn('the past:', e.message);
     }
-  } finally {
-    reader.cancel().catch(() => {});
+  }
+  if (signal.aborted || !wire.ready) return;
+  const last = timeline.whole && timeline.last();
+  wire.send({ type: 'subscribe', id, filter: { session: s.name }, from: last ? [last] : 'all' });
+}
+
+// want asks for the events that requests are about: an approval shows them.
+let wanted = new Set();
+let wanting = 0;
+function want(r) {
+  if (r.subjectEv && (r.subjectEv.data?.args || r.subjectEv.data?.args_redacted)) return;
+  if (typeof r.ev.cause !== 'string') return;
+  wanted.add(r.ev.cause);
+  if (wanting) return;
+  wanting = setTimeout(() => {
+    wanting = 0;
+    const ids = [...wanted].slice(0, 200);
+    wanted = new Set([...wanted].slice(200));
+    if (!wire.ready || !ids.length) return;
+    once({ id: ids });
+  }, 60);
+}
+
+// once asks for what is held of some events.
+function once(filter) {
+  wire.past(filter, hear).catch((e) => console.warn('the past:', e.message));
+}
+inbox.want = want;
+
+function refused(f) {
+  if (f.id === 'state') {
+    put($('link-text'), `the collector refuses to be watched: ${visible(clip(str(f.detail) || str(f.code), 160))}`);
+    $('link').dataset.link = 'off';
+  } else if (f.id === 'work') {
+    // More positions than it replays: what comes from now on is enough.
+    wire.send({ type: 'subscribe', id: 'work-live', filter: { type: workTypes }, capture: 'metadata' });
   }
 }
 
-function take(data) {
-  let ev;
-  try { ev = JSON.parse(data); } catch { return; }
-  if (typeof ev !== 'object' || ev === null || typeof ev.session !== 'string') return;
-  const key = JSON.stringify([ownsSession(ev) ? ev.source : '', ev.session]);
-  let s = sessions.get(key) ?? (ownsSession(ev) ? null : [...sessions.values()].find((o) => o.name === ev.session));
-  if (!s) {
-    s = { key, name: ev.session, agent: ev.agent, events: [], ids: new Set(), start: Date.parse(ev.time), last: 0, state: 'idle', asked: new Map(), run: 0, dropped: 0 };
-    sessions.set(key, s);
-    if (sessions.size > maxSessions) forget();
+// --- the roster ----------------------------------------------------------------
+
+let rosters = false;
+let asked = '';
+let askedAt = 0;
+let askSoon = 0;
+let rosterN = 0;
+const missed = new Map(); // sessions that had no entry, and when they were asked about
+
+function askRoster(s) {
+  if (!rosters) return;
+  if (s) {
+    // One that nobody claims is not asked about at each of its events.
+    if (performance.now() - (missed.get(s.key) ?? -1e9) < 3000) return;
+    missed.set(s.key, performance.now());
+    if (missed.size > 5000) missed.clear();
   }
-  const id = JSON.stringify([ev.source, ev.id]);
-  if (s.ids.has(id)) return;
-  s.ids.add(id);
-  place(s, ev);
-  if (s.events.length > maxEvents) {
-    const gone = s.events.shift();
-    s.ids.delete(JSON.stringify([gone.source, gone.id]));
-    s.dropped++;
-    if (s === chosen) shown = -1;
+  if (askSoon) return;
+  askSoon = setTimeout(() => {
+    askSoon = 0;
+    if (!wire.ready || asked && performance.now() - askedAt < 5000) return;
+    asked = `roster-${++rosterN}`;
+    askedAt = performance.now();
+    wire.send({ type: 'roster', id: asked });
+  }, 120);
+}
+setInterval(() => { if (!document.hidden && wire.ready) askRoster(); }, 5000);
+
+// --- where we are ---------------------------------------------------------------
+
+let view = 'inbox'; // inbox, fleet (on a phone), session
+let chosen = null;
+let target = null; // of the address, not known yet
+
+// show goes to a view; by itself it is not a step that Back takes.
+function show(to, step = true, focus = true) {
+  target = null;
+  const before = `${view} ${chosen?.key}`;
+  if (to.session) {
+    view = 'session';
+    if (chosen !== to.session) {
+      chosen = to.session;
+      fleet.kept = chosen;
+      timeline.clear(chosen);
+      $('did').replaceChildren();
+      look(chosen);
+    }
+  } else view = to.view;
+  if (step && before !== `${view} ${chosen?.key}`) {
+    const hash = view === 'session' ? `#${new URLSearchParams({ session: chosen.name, source: chosen.source })}` : view === 'fleet' ? '#agents' : '';
+    history.pushState(null, '', location.pathname + hash);
   }
-  s.last = Math.max(s.last, Date.parse(ev.time) || 0);
-  s.start = Math.min(s.start, Date.parse(ev.time) || s.start);
-  note(s, ev);
-  if (picking && s !== chosen && s.last >= (chosen?.last ?? 0)) {
-    chosen = s;
-    shown = -1;
-  }
-  chosen ??= s;
+  document.body.dataset.view = view;
+  $('inbox').hidden = view === 'session';
+  $('session').hidden = view !== 'session';
+  $('main').scrollTop = 0;
   dirty = true;
-}
-
-// ownsSession is false of what others say about a session: commands and routing.
-const ownsSession = (ev) => ev.seq !== undefined;
-
-function forget() {
-  let oldest = null;
-  for (const s of sessions.values()) if (s !== chosen && (!oldest || s.last < oldest.last)) oldest = s;
-  if (oldest) sessions.delete(oldest.key);
-}
-
-// place keeps the events in order of (epoch, seq); what has no position stays
-// where it came.
-function place(s, ev) {
-  let i = s.events.length;
-  if (ev.seq !== undefined) {
-    while (i > 0 && later(s.events[i - 1], ev)) i--;
+  paint();
+  if (focus) {
+    const e = view === 'session' ? $('title') : view === 'inbox' ? $('inbox-title') : $('fleet');
+    if (e === $('fleet')) $('fleet').querySelector('button')?.focus({ preventScroll: true });
+    else e.focus({ preventScroll: true });
   }
-  if (i < s.events.length && s === chosen) shown = -1;
-  s.events.splice(i, 0, ev);
+  if (view === 'session') timeline.render(true);
 }
 
-function later(a, b) {
-  if (a.seq === undefined) return false;
-  return (a.epoch ?? 0) - (b.epoch ?? 0) > 0 || (a.epoch ?? 0) === (b.epoch ?? 0) && a.seq > b.seq;
+// route shows what the address says, as soon as it is known.
+function route(params) {
+  if (params.has('session')) target = { session: params.get('session'), source: params.get('source') };
+  else if (params.has('request')) target = { request: params.get('request') };
+  else show({ view: params.has('agents') ? 'fleet' : 'inbox' }, false, false);
+  seek();
 }
 
-// note follows what the session is doing.
-function note(s, ev) {
-  switch (ev.type) {
-    case 'session.started': s.agent = ev.agent; s.ended = false; break;
-    case 'session.ended': s.ended = true; break;
-    case 'run.started': s.run++; s.failed = false; break;
-    case 'run.finished': case 'run.cancelled': s.run = 0; break;
-    case 'run.failed': s.run = 0; s.failed = true; break;
-    case 'attention.requested': s.asked.set(ev.id, ev); break;
-    case 'attention.resolved': case 'attention.timeout': s.asked.delete(ev.subject); break;
+function seek() {
+  if (!target) return;
+  if (target.session) {
+    const s = (fleet.named.get(target.session) ?? []).find((s) => !target.source || s.source === target.source);
+    if (s) show({ session: s }, false, false);
+    return;
   }
-  s.state = s.ended ? 'ended' : s.asked.size > 0 ? 'waiting' : s.run > 0 ? 'working' : s.failed ? 'failed' : 'idle';
+  for (const c of inbox.cards.values()) {
+    if (c.r.id !== target.request) continue;
+    show({ view: 'inbox' }, false, false);
+    c.focus();
+    return;
+  }
 }
 
-// --- showing -----------------------------------------------------------------
+addEventListener('popstate', () => {
+  const { token, code, params } = arrive();
+  if (token || code) begin({ code, params }); // another address was opened in this tab
+  else route(params);
+});
+$('to-inbox').addEventListener('click', () => show({ view: 'inbox' }));
+$('tab-inbox').addEventListener('click', () => show({ view: 'inbox' }));
+$('tab-fleet').addEventListener('click', () => show({ view: 'fleet' }));
+$('back').addEventListener('click', () => show({ view: 'fleet' }));
+$('skip').addEventListener('click', (e) => {
+  e.preventDefault();
+  (view === 'session' ? $('title') : $('inbox-title')).focus();
+});
+$('clear').addEventListener('click', () => {
+  inbox.clear();
+  dirty = true;
+  paint();
+  $('inbox-title').focus();
+});
 
-// visible makes what would hide, reorder or erase text readable.
-function visible(v) {
-  return String(v).replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu,
-    (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
-}
+// --- the fleet --------------------------------------------------------------------
 
-function el(tag, className, text) {
-  const e = document.createElement(tag);
-  if (className) e.className = className;
-  if (text !== undefined) e.textContent = text;
+const words = { idle: 'idle', working: 'working', waiting: 'waits for you', ended: 'ended', failed: 'failed', paused: 'paused' };
+const groups = [
+  ['Waits for you', (st) => st === 'waiting'],
+  ['At work', (st) => st === 'working' || st === 'paused'],
+  ['Quiet', (st) => st === 'idle' || st === 'failed'],
+  ['Ended', (st) => st === 'ended'],
+];
+const entries = new Map(); // key → {node, …}
+const sections = groups.map(([name]) => {
+  const box = el('section');
+  const h = el('h2', 'group', name);
+  const ul = el('ul');
+  box.append(h, ul);
+  box.hidden = true;
+  $('sessions').append(box);
+  return { box, h, ul, name };
+});
+const more = el('p', 'note');
+$('sessions').append(more);
+
+function entry(s) {
+  let e = entries.get(s.key);
+  if (e) return e;
+  const li = el('li');
+  const b = button('entry', '', () => show({ session: s }));
+  e = { li, b, name: el('span', 'name'), state: el('span', 'state'), id: el('span', 'id'), when: el('span', 'when'), last: el('span', 'last') };
+  b.append(e.name, e.state, e.id, e.when, e.last);
+  li.append(b);
+  entries.set(s.key, e);
   return e;
 }
 
-function ago(ms) {
-  const s = Math.max(0, Math.round((Date.now() - ms) / 1000));
-  if (s < 60) return `${s} s ago`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
-  return new Date(ms).toLocaleDateString();
-}
-
-function offset(s, ev) {
-  const t = Math.max(0, (Date.parse(ev.time) - s.start) / 1000);
-  if (!Number.isFinite(t)) return '';
-  const sec = (t % 60).toFixed(1).padStart(4, '0');
-  const min = Math.floor(t / 60) % 60;
-  const h = Math.floor(t / 3600);
-  return h ? `${h}:${String(min).padStart(2, '0')}:${sec}` : `${min}:${sec}`;
-}
-
-const kinds = {
-  bad: /^(error\.|run\.failed|tool\.(failed|denied)|control\.rejected)/,
-  wait: /^attention\.requested/,
-  good: /^(run\.finished|tool\.completed|attention\.(answered|resolved)|control\.accepted)/,
-  warn: /^(run\.cancelled|attention\.timeout|control\.)/,
-};
-
-function kind(ev) {
-  if (['error', 'critical'].includes(ev.severity)) return 'bad';
-  for (const [name, re] of Object.entries(kinds)) if (re.test(ev.type)) return name;
-  return ev.severity === 'debug' ? 'quiet' : '';
-}
-
-// say is one line about an event: its subject, and the facts that its data
-// holds as plain values.
-function say(ev) {
-  const d = typeof ev.data === 'object' && ev.data !== null ? ev.data : {};
-  const notes = [];
-  if (typeof d.answer === 'object' && typeof d.answer?.option === 'string') notes.push(d.answer.option);
-  for (const k of ['kind', 'agent_type', 'by', 'rule', 'via', 'resolution', 'status', 'reason', 'trigger', 'phase', 'message', 'text', 'title']) {
-    if (typeof d[k] === 'string' && d[k] !== ev.subject) notes.push(d[k]);
+function showFleet(now) {
+  const find = $('search').value.trim().toLowerCase();
+  const all = [...fleet.sessions.values()];
+  $('search').hidden = all.length < 8 && !find;
+  $('none').hidden = all.length > 0;
+  const rows = groups.map(() => []);
+  for (const s of all) {
+    if (find && !`${s.agent} ${s.name} ${s.label} ${s.cwd} ${s.host}`.toLowerCase().includes(find)) continue;
+    const st = fleet.state(s);
+    rows[groups.findIndex(([, is]) => is(st))].push(s);
   }
-  if (typeof d.prompt === 'string') notes.push(d.prompt);
-  if (typeof d.error === 'object' && d.error !== null) for (const k of ['class', 'type', 'message']) if (typeof d.error[k] === 'string') notes.push(d.error[k]);
-  if (typeof d.duration_ms === 'number') notes.push(d.duration_ms < 1000 ? `${d.duration_ms} ms` : `${(d.duration_ms / 1000).toFixed(1)} s`);
-  return [ev.seq === undefined || ev.type.startsWith('attention.') && ev.type !== 'attention.requested' ? '' : ev.subject ?? d.tool?.name ?? '', notes.join(' · ')];
-}
-
-function clip(text) {
-  return text.length > 400 ? `${text.slice(0, 400)}…` : text;
-}
-
-function row(s, ev) {
-  const li = el('li', kind(ev));
-  const details = el('details');
-  const summary = el('summary');
-  const [subject, notes] = say(ev);
-  const what = el('span', 'what');
-  if (subject) what.append(el('span', '', visible(clip(String(subject)))));
-  if (notes) what.append(el('span', 'note', `${subject ? '  ' : ''}${visible(clip(notes))}`));
-  const type = el('span', 'type mono', visible(ev.type));
-  type.title = visible(ev.type);
-  summary.append(el('span', 'time mono', offset(s, ev)), type, what);
-  details.append(summary);
-  details.addEventListener('toggle', () => {
-    if (details.open && details.childElementCount === 1) details.append(el('pre', '', visible(JSON.stringify(ev, null, 2))));
+  let room = maxShown;
+  let left = 0;
+  const used = new Set();
+  rows.forEach((found, g) => {
+    // The newest first, and never by what happened last: a list that is used
+    // does not jump.
+    found.sort((a, b) => b.first - a.first || b.order - a.order);
+    const { box, h, ul, name } = sections[g];
+    box.hidden = found.length === 0;
+    put(h, `${name} \u00b7 ${found.length}`);
+    const shown = found.slice(0, Math.max(0, room));
+    left += found.length - shown.length;
+    room -= shown.length;
+    let at = 0;
+    for (const s of shown) {
+      const e = entry(s);
+      used.add(s.key);
+      paintEntry(e, s, now);
+      const there = ul.children[at++];
+      if (there !== e.li) {
+        const held = e.li.contains(document.activeElement);
+        ul.insertBefore(e.li, there ?? null);
+        if (held) e.b.focus({ preventScroll: true });
+      }
+    }
+    while (ul.children.length > at) ul.lastElementChild.remove();
   });
-  li.append(details);
-  return li;
+  for (const [key, e] of entries) {
+    if (used.has(key)) continue;
+    e.li.remove();
+    entries.delete(key);
+  }
+  put(more, left ? `and ${left} more: type to find them` : '');
 }
 
-const words = { idle: 'idle', working: 'working', waiting: 'waits for you', ended: 'ended', failed: 'failed' };
+function paintEntry(e, s, now) {
+  const st = fleet.state(s);
+  const live = fleet.claims(s.name).length > 0;
+  put(e.name, visible(clip(s.label ? `${s.agent} \u00b7 ${s.label}` : s.agent, 80)));
+  put(e.state, st === 'waiting' ? 'waiting' : words[st]);
+  e.state.className = `state ${st}${fleet.rosterKnown && !live ? ' away' : ''}`;
+  put(e.id, visible(clip(s.name, 80)));
+  put(e.when, s.last ? ago(s.last, now) : '');
+  put(e.last, `${visible(clip(s.lastType, 60))}${s.lastSubject && !s.lastType.startsWith('attention.') ? ` ${visible(clip(s.lastSubject, 60))}` : ''}${!s.ended && fleet.rosterKnown && !live ? ' \u00b7 not connected' : ''}`);
+  const current = String(view === 'session' && s === chosen);
+  if (e.b.getAttribute('aria-current') !== current) e.b.setAttribute('aria-current', current);
+}
 
-function showSessions() {
-  const list = [...sessions.values()].sort((a, b) => (b.state === 'waiting') - (a.state === 'waiting') || b.last - a.last);
-  $('none').hidden = list.length > 0;
-  const had = document.activeElement?.dataset?.key;
-  $('sessions').replaceChildren(...list.map((s) => {
-    const b = el('button');
-    b.type = 'button';
-    b.dataset.key = s.key;
-    b.setAttribute('aria-current', String(s === chosen));
-    b.append(el('span', 'name', visible(s.agent)), el('span', `state ${s.state}`, words[s.state]),
-      el('span', 'id mono', visible(s.name)), el('span', 'when', s.last ? ago(s.last) : ''));
-    b.addEventListener('click', () => { picking = false; chosen = s; shown = -1; dirty = true; });
-    const li = el('li');
-    li.append(b);
+$('search').addEventListener('input', () => { dirty = true; wake(); });
+
+// --- a session ----------------------------------------------------------------------
+
+function showSession(now) {
+  const s = chosen;
+  const st = fleet.state(s);
+  fill($('title'), clip(s.label ? `${s.agent} \u00b7 ${s.label}` : s.agent, 160));
+  put($('state'), words[st]);
+  $('state').className = `state ${st}`;
+  const facts = [['session', s.name], ['host', s.host], ['directory', s.cwd], ['model', s.model], ['began', Number.isFinite(s.first) ? new Date(s.first).toLocaleString() : ''],
+    ['ended', s.ended ? `${s.ended}, ${new Date(s.last).toLocaleTimeString()}` : ''], ['last', s.ended ? '' : `${s.lastType}, ${ago(s.last, now) === 'now' ? 'now' : `${ago(s.last, now)} ago`}`]].filter(([, v]) => v);
+  const text = facts.map((f) => f.join()).join('|');
+  if ($('facts').dataset.text !== text) {
+    $('facts').dataset.text = text;
+    $('facts').replaceChildren(...facts.map(([k, v]) => {
+      const dd = el('dd');
+      fill(dd, clip(v, 200));
+      const pair = el('div');
+      pair.append(el('dt', '', k), dd);
+      return pair;
+    }));
+  }
+  const claims = fleet.claims(s.name);
+  const can = (type) => fleet.accepts(s, type);
+  const pauses = can('control.pause');
+  const resumes = can('control.resume');
+  const held = document.activeElement;
+  // A button that takes another's place is not pressed by the same press.
+  $('pause').hidden = !pauses || s.paused && resumes;
+  $('resume').hidden = !resumes || !s.paused && pauses;
+  $('cancel-run').hidden = !can('control.cancel') || s.runs.size === 0;
+  $('cancel-session').hidden = !can('control.cancel');
+  $('instruct').hidden = !fleet.instructType(s);
+  if (held?.hidden && $('controls').contains(held)) (held === $('pause') && !$('resume').hidden ? $('resume') : held === $('resume') && !$('pause').hidden ? $('pause') : $('title')).focus({ preventScroll: true });
+  const why = s.ended ? '' : !fleet.control ? 'This page may watch, and not command: its token does not allow control.'
+    : !fleet.rosterKnown ? '' : claims.length === 0 ? 'The agent is not connected: nobody would hear a command.'
+      : claims.length > 1 ? `${claims.length} connections claim this session: a command could reach the wrong one, so none is sent.`
+        : list(claims[0].control?.accepts).length === 0 ? 'The agent takes no commands.' : '';
+  put($('uncontrolled'), why);
+  $('uncontrolled').hidden = !why;
+  did(s);
+  $('here').hidden = inbox.render($('here'), (r) => r.s === s) === 0;
+  timeline.render();
+}
+
+// did shows the last commands that were sent from here to this session.
+function did(s) {
+  const mine = [];
+  for (const c of fleet.commands.values()) if (c.mine && c.session === s.name && c.type !== 'control.attention.respond') mine.push(c);
+  const last = mine.slice(-3);
+  const lines = last.map((c) => {
+    const [text, tone] = standing(c);
+    const verb = c.type === 'control.cancel' ? c.data.scope === 'session' ? 'End the session' : 'Cancel the run' : c.type.endsWith('.instruct') ? 'Tell the agent' : c.type.endsWith('pause') ? 'Pause' : 'Resume';
+    return [`${verb}: ${text}`, tone, c];
+  });
+  const key = lines.map((l) => `${l[2].id}${l[0]}`).join('|');
+  if ($('did').dataset.key === key) return;
+  $('did').dataset.key = key;
+  $('did').replaceChildren(...lines.map(([text, tone, c]) => {
+    const li = el('li', 'status', text);
+    li.dataset.tone = tone;
+    if (c.status === 'timeout') li.append(' ', button('link', 'Try again', () => fleet.repeat(c)));
     return li;
   }));
-  if (had) for (const b of $('sessions').querySelectorAll('button')) if (b.dataset.key === had) b.focus();
 }
 
-function atEnd() {
-  const o = $('events');
-  return o.scrollHeight - o.scrollTop - o.clientHeight < 60;
-}
+$('pause').addEventListener('click', () => fleet.order(chosen, 'control.pause', {}));
+$('resume').addEventListener('click', () => fleet.order(chosen, 'control.resume', {}));
+$('instruct').addEventListener('submit', (e) => {
+  e.preventDefault();
+  const type = fleet.instructType(chosen);
+  const text = $('instruction').value.trim();
+  if (!type || !text) return;
+  fleet.order(chosen, type, { text }, { text: true });
+  $('instruction').value = '';
+});
 
-function showEvents() {
+let confirmed = null;
+function confirm(title, text, yes, act) {
+  confirmed = act;
+  $('sure-title').textContent = title;
+  fill($('sure-text'), text);
+  $('sure-yes').textContent = yes;
+  $('reason').value = '';
+  $('sure').returnValue = '';
+  $('sure').showModal();
+}
+$('sure').addEventListener('close', () => {
+  const act = confirmed;
+  confirmed = null;
+  if ($('sure').returnValue === 'yes') act?.($('reason').value.trim());
+});
+$('cancel-run').addEventListener('click', () => {
   const s = chosen;
-  if (!s) return;
-  const list = $('events');
-  const stay = shown >= 0 && !atEnd();
-  $('title').textContent = `${visible(s.agent)} · ${visible(s.name)}`;
-  $('facts').textContent = `${s.events.length + s.dropped} events · began ${new Date(s.start).toLocaleString()} · ${words[s.state]}`;
-  let first = shown;
-  if (shown < 0) {
-    list.replaceChildren();
-    first = Math.max(0, s.events.length - maxShown);
-    if (first + s.dropped > 0) list.append(el('li', 'gap', `${first + s.dropped} earlier events are not shown: aep-wrap timeline has them`));
-  }
-  list.append(...s.events.slice(first).map((ev) => row(s, ev)));
-  while (list.childElementCount > maxShown + 200) list.firstElementChild.remove();
-  shown = s.events.length;
-  if (!stay) list.scrollTop = list.scrollHeight;
-  $('newest').hidden = !stay;
+  const run = [...s.runs.keys()].at(-1) || undefined;
+  confirm('Cancel what it is doing?', `${s.agent} gives up the run it is in. The session goes on.`, 'Cancel the run', (reason) => {
+    fleet.order(s, 'control.cancel', reason ? { scope: 'run', reason } : { scope: 'run' }, { run, text: !!reason });
+  });
+});
+$('cancel-session').addEventListener('click', () => {
+  const s = chosen;
+  confirm('End this session?', `${s.agent} is ended, with every process that it started.`, 'End the session', (reason) => {
+    fleet.order(s, 'control.cancel', reason ? { scope: 'session', reason } : { scope: 'session' }, { text: !!reason });
+  });
+});
+
+// --- painting ------------------------------------------------------------------------
+
+let dirty = true;
+let waiting = 0;
+
+// wake has the page painted soon, and not at every event.
+function wake() {
+  dirty = true;
+  if (waiting) return;
+  waiting = setTimeout(() => {
+    waiting = 0;
+    if (document.hidden) paint();
+    else requestAnimationFrame(paint);
+  }, document.hidden ? 500 : 80);
 }
 
-$('newest').addEventListener('click', () => { $('events').scrollTop = $('events').scrollHeight; $('newest').hidden = true; });
-$('events').addEventListener('scroll', () => { if (atEnd()) $('newest').hidden = true; });
-
-function show() {
-  if (dirty) {
-    dirty = false;
-    showSessions();
-    showEvents();
+function paint() {
+  if (!dirty) return;
+  dirty = false;
+  const now = wire.now();
+  if (target) seek();
+  showFleet(now);
+  const n = fleet.open().length;
+  for (const b of [$('waiting'), $('waiting-tab')]) {
+    put(b, String(n));
+    b.hidden = n === 0;
+    b.setAttribute('aria-label', `${n} waiting`);
+  }
+  const title = n ? `(${n}) aep-wrap` : 'aep-wrap';
+  if (document.title !== title) document.title = title;
+  for (const [e, on] of [[$('to-inbox'), view !== 'session'], [$('tab-inbox'), view === 'inbox'], [$('tab-fleet'), view !== 'inbox']]) {
+    if (e.getAttribute('aria-current') !== String(on)) e.setAttribute('aria-current', String(on));
+  }
+  if (view === 'session') showSession(now);
+  else {
+    const shown = inbox.render($('cards'), () => true);
+    $('calm').hidden = shown > 0;
+    $('clear').hidden = inbox.settled.length === 0;
+    put($('inbox-count'), n ? `${n} ${n === 1 ? 'waits' : 'wait'} for an answer` : '');
   }
 }
 
-setInterval(show, 150);
-setInterval(() => { if (!document.hidden) showSessions(); }, 10000);
-addEventListener('hashchange', () => { if (location.hash) { token(); location.reload(); } });
-follow();
+setInterval(() => inbox.tick(), 500);
+setInterval(() => { if (!document.hidden) wake(); }, 5000);
+document.addEventListener('visibilitychange', wake);
+
+// --- colours ---------------------------------------------------------------------------
+
+const themes = [['', '\u25d0', 'as the system has them'], ['light', '\u2600', 'light'], ['dark', '\u263e', 'dark']];
+function theme(n) {
+  const [name, sign, words] = themes[n];
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+  $('theme').textContent = sign;
+  $('theme').setAttribute('aria-label', `Colours: ${words}`);
+  $('theme').title = `Colours: ${words}`;
+  sessionStorage.setItem('aep-theme', String(n));
+}
+$('theme').addEventListener('click', () => theme((Number(sessionStorage.getItem('aep-theme')) + 1) % themes.length || 0));
+theme(Number(sessionStorage.getItem('aep-theme')) % themes.length || 0);
+
+async function begin({ code, params }) {
+  route(params);
+  const why = code ? await enter(code) : '';
+  const token = sessionStorage.getItem(kept) ?? '';
+  if (why && !token) ask(why);
+  else wire.start(token);
+  if (why) say(why);
+}
+begin(arrive());
