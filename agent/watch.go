@@ -262,13 +262,17 @@ func (w *Watch) Take(f *follow.File, records []follow.Record) int {
 	return len(records)
 }
 
-// own is the agent and the session of what a watch tells of itself.
-const own = "aep-wrap"
+// own and watchSession are the agent and the session of what a watch tells of
+// itself.
+const (
+	own          = "aep-wrap"
+	watchSession = "watch"
+)
 
 // whose is the agent and the session that a draft is of.
 func (w *Watch) whose(r *reading, d *event.Draft) (agent, name string) {
 	if !r.known {
-		return own, "watch"
+		return own, watchSession
 	}
 	return cmp.Or(w.cfg.Agent, r.adapter.Name), cmp.Or(d.Session, r.id.Session)
 }
@@ -722,4 +726,12 @@ func (w *Watch) CloseAll() {
 	for _, d := range w.desks {
 		d.close()
 	}
+}
+
+// Tell tells a thing of the watch's own, under a name, and says whether it is
+// told.
+func (w *Watch) Tell(typ string, at time.Time, name string, data event.Fields) bool {
+	w.work.Lock()
+	defer w.work.Unlock()
+	return w.write(own, watchSession, w.cfg.Now(), []event.Draft{{Header: event.Header{Type: typ, Severity: event.Warning, Time: at}, Key: name, Fields: data}}) == nil
 }

@@ -1,0 +1,319 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"aep-wrap/adapters"
+	"aep-wrap/event"
+)
+
+// HookDirMark is the file by which a directory is known for one of hooks.
+const HookDirMark = ".aep-hooks"
+
+// HookDirConfig says how a hook directory is watched.
+type HookDirConfig struct {
+	Dir      string
+	Adapters []adapters.Adapter // by name; one alone needs no name
+	Watch    *Watch
+	Archive  string // where taken hooks go; "" deletes them
+	Log      *slog.Logger
+	Poll     time.Duration // beside the announcements: 250 ms
+
+	// Hold answers a hook that waits: nil, or empty bytes, are no decision. Held
+	// says beforehand whether it will take its time.
+	Held func(m adapters.Moment) bool
+	Hold func(ctx context.Context, m adapters.Moment) []byte
+}
+
+// HookDir takes hooks that an agent elsewhere writes as files: one JSON object
+// each, renamed into place as NAME.ADAPTER.EVENT.json. They are taken in the
+// order in which they were written. A hook named NAME.ADAPTER.EVENT.held.json
+// waits for NAME.ADAPTER.EVENT.held.reply, which is what the runtime hears;
+// empty is no decision.
+//
+// A file goes only when what it tells is in its session's log and its reply is
+// written: a crash in between has it taken again, under the same event ids.
+type HookDir struct {
+	cfg  HookDirConfig
+	held sync.WaitGroup
+
+	mu      sync.Mutex
+	holding map[string]bool
+}
+
+// NewHookDir makes the directory, where it is not there, and its mark.
+func NewHookDir(c HookDirConfig) (*HookDir, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Poll <= 0 {
+		c.Poll = 250 * time.Millisecond
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	if c.Archive != "" {
+		if err := os.MkdirAll(c.Archive, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	mark, err := os.OpenFile(filepath.Join(c.Dir, HookDirMark), os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &HookDir{cfg: c, holding: map[string]bool{}}, mark.Close()
+}
+
+// Run takes hooks until ctx ends, or with once those that are there. Hooks
+// that wait by then are answered with no decision.
+func (h *HookDir) Run(ctx context.Context, once bool) error {
+	defer h.held.Wait()
+	if once {
+		_, err := h.round(ctx)
+		return err
+	}
+	var news <-chan fsnotify.Event
+	if w, err := fsnotify.NewBufferedWatcher(256); err == nil {
+		defer w.Close()
+		if err := w.Add(h.cfg.Dir); err == nil {
+			news = w.Events
+			go func() {
+				for range w.Errors { // missed news: the poll is there
+				}
+			}()
+		}
+	}
+	poll := time.NewTicker(h.cfg.Poll)
+	defer poll.Stop()
+	for {
+		n, err := h.round(ctx)
+		if err != nil {
+			h.cfg.Log.Warn("hook directory", "dir", h.cfg.Dir, "err", err)
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+		case _, ok := <-news:
+			if !ok {
+				news = nil
+			}
+			// What was written so far is looked at in one go.
+			for drained := false; !drained; {
+				select {
+				case <-news:
+				default:
+					drained = true
+				}
+			}
+		}
+	}
+}
+
+// waiting is a hook's file.
+type waiting struct {
+	name string
+	at   time.Time
+}
+
+// round takes what is there, and gives how much that was.
+func (h *HookDir) round(ctx context.Context) (taken int, err error) {
+	entries, err := os.ReadDir(h.cfg.Dir)
+	if err != nil {
+		return 0, err
+	}
+	var files []waiting
+	for _, e := range entries {
+		name := e.Name()
+		if name[0] == '.' || filepath.Ext(name) != ".json" || !e.Type().IsRegular() || h.isHolding(name) {
+			continue
+		}
+		if fi, err := e.Info(); err == nil {
+			files = append(files, waiting{name, fi.ModTime()})
+		}
+	}
+	slices.SortFunc(files, func(a, b waiting) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return taken, nil
+		}
+		ok, err := h.take(ctx, f)
+		if err != nil {
+			return taken, err
+		}
+		if ok {
+			taken++
+		}
+	}
+	return taken, nil
+}
+
+func (h *HookDir) isHolding(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.holding[name]
+}
+
+// take takes one hook; false leaves it for later.
+func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
+	path := filepath.Join(h.cfg.Dir, f.name)
+	raw, err := readBounded(path, maxPayload)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	a, name, held := h.parse(f.name)
+	var payload map[string]any
+	switch {
+	case errors.Is(err, errTooLarge):
+		return true, h.refuse(f, "too_large", held)
+	case err != nil:
+		return false, err
+	case a == nil:
+		return true, h.refuse(f, "unknown_adapter", held)
+	default:
+		if payload, err = event.ParseObject(valid(raw)); err != nil {
+			return true, h.refuse(f, refusalReason(err), held)
+		}
+	}
+	if name == "" {
+		name, _ = payload["hook_event_name"].(string)
+	}
+	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: f.at}
+	m.Held = held && h.cfg.Hold != nil && h.cfg.Held != nil && h.cfg.Held(m)
+	if !h.cfg.Watch.Hook(a, m, f.name) {
+		return false, nil
+	}
+	if !m.Held {
+		if held {
+			if err := h.reply(f.name, nil); err != nil {
+				return false, err
+			}
+		}
+		return true, h.done(f.name)
+	}
+	h.mu.Lock()
+	h.holding[f.name] = true
+	h.mu.Unlock()
+	h.held.Add(1)
+	go func() {
+		defer h.held.Done()
+		answer := h.cfg.Hold(ctx, m)
+		err := h.reply(f.name, answer)
+		if err == nil {
+			err = h.done(f.name)
+		}
+		if err != nil {
+			h.cfg.Log.Warn("hook directory", "hook", f.name, "err", err)
+		}
+		h.mu.Lock()
+		delete(h.holding, f.name)
+		h.mu.Unlock()
+	}()
+	return true, nil
+}
+
+// parse reads a file's name: whose hook it is, which, and whether it waits.
+func (h *HookDir) parse(file string) (a *adapters.Adapter, name string, held bool) {
+	parts := strings.Split(strings.TrimSuffix(file, ".json"), ".")
+	if n := len(parts) - 1; n > 0 && parts[n] == "held" {
+		held, parts = true, parts[:n]
+	}
+	for i := len(parts) - 1; i >= 0 && i >= len(parts)-2; i-- {
+		for j := range h.cfg.Adapters {
+			if h.cfg.Adapters[j].Name == parts[i] {
+				if i == len(parts)-2 {
+					name = parts[i+1]
+				}
+				return &h.cfg.Adapters[j], name, held
+			}
+		}
+	}
+	if len(h.cfg.Adapters) == 1 {
+		return &h.cfg.Adapters[0], "", held
+	}
+	return nil, "", held
+}
+
+// refuse sets a file aside that is no hook, and tells of it.
+func (h *HookDir) refuse(f waiting, reason string, held bool) error {
+	h.cfg.Watch.say("the hook %s cannot be read (%s): it is set aside as %s.refused", filepath.Join(h.cfg.Dir, f.name), reason, f.name)
+	if !h.cfg.Watch.Tell("x.aep-wrap.input.refused", f.at, "hook "+f.name, event.Fields{event.Meta("channel", string(adapters.Hook)), event.Meta("reason", reason)}) {
+		return nil
+	}
+	if held {
+		if err := h.reply(f.name, nil); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(h.cfg.Dir, f.name)
+	return os.Rename(path, path+".refused")
+}
+
+// reply writes what a hook hears, whole or not at all.
+func (h *HookDir) reply(file string, answer []byte) error {
+	path := filepath.Join(h.cfg.Dir, strings.TrimSuffix(file, ".json")+".reply")
+	tmp := filepath.Join(h.cfg.Dir, "."+filepath.Base(path)+".tmp")
+	if err := os.WriteFile(tmp, answer, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// done removes a hook that is told, or archives it.
+func (h *HookDir) done(file string) error {
+	path := filepath.Join(h.cfg.Dir, file)
+	err := error(nil)
+	if h.cfg.Archive != "" {
+		if err = os.Rename(path, filepath.Join(h.cfg.Archive, file)); !errors.Is(err, syscall.EXDEV) {
+			return err
+		}
+		raw, rerr := os.ReadFile(path)
+		if rerr == nil {
+			rerr = os.WriteFile(filepath.Join(h.cfg.Archive, file), raw, 0o600)
+		}
+		if rerr != nil {
+			return rerr
+		}
+	}
+	err = os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+var errTooLarge = errors.New("too large")
+
+func readBounded(path string, max int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(raw)) > max {
+		return nil, errTooLarge
+	}
+	return raw, err
+}
