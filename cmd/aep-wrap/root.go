@@ -148,6 +148,8 @@ func commands(a *app) []*cobra.Command {
 		newCollectCmd(a),
 		newHookCmd(a),
 		newPsCmd(a),
+		newWatchCmd(a),
+		newHookDirScriptCmd(a),
 		newPendingCmd(a),
 		newRespondCmd(a),
 		newInstructCmd(a),
