@@ -118,6 +118,10 @@ type Reading struct {
 	// "projects/*/*.jsonl". They are a first guess; Identify decides.
 	Paths []string
 
+	// Beside are patterns of files of JSON lines beside them that tell of no
+	// session: indexes, histories of what was typed.
+	Beside []string
+
 	// Identify says which session a file tells of, by its path and one of its
 	// first records. It is asked record by record until it knows; false is "not
 	// by this one".

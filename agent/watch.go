@@ -26,7 +26,7 @@ import (
 
 // The bounds of a watch.
 const (
-	identifyIn = 64              // records in which a log must tell whose it is
+	identifyIn = 16              // records in which a log must tell whose it is
 	maxDesks   = 4096            // sessions that are remembered at once
 	maxOwned   = 512             // of them, with an open log
 	deskIdle   = 2 * time.Second // how long a session without news is owned
@@ -118,6 +118,7 @@ type reading struct {
 	asked   int       // records that were asked whose they are
 	clock   time.Time // of the newest record that said
 	unknown bool      // it was told that nobody knows it
+	warned  bool      // it was told that its version is not known
 }
 
 // Open is called with a file's first record.
@@ -133,8 +134,39 @@ func (w *Watch) Open(f *follow.File) {
 	}
 }
 
-// Close forgets a file. What was told of it stays.
-func (w *Watch) Close(f *follow.File) { f.Data = nil }
+// Close forgets a file. What was told of it stays; that nobody knew it is told
+// now at the latest.
+func (w *Watch) Close(f *follow.File) {
+	w.work.Lock()
+	defer w.work.Unlock()
+	if r, ok := f.Data.(*reading); ok && !r.known && r.asked > 0 {
+		if d := w.strange(f, r); d != nil {
+			_ = w.write(own, watchSession, w.cfg.Now(), d) // it was said, and a later reading tells it again
+		}
+	}
+	f.Data = nil
+}
+
+// strange tells once of a file that no adapter knows.
+func (w *Watch) strange(f *follow.File, r *reading) []event.Draft {
+	if r.unknown {
+		return nil
+	}
+	r.unknown = true
+	for i := range w.cfg.Adapters {
+		if rd := w.cfg.Adapters[i].Reading; rd != nil && pathFits(f.Path, rd.Beside) {
+			return nil
+		}
+	}
+	w.stats.unknown.Add(1)
+	w.say("no adapter knows the layout of %s: nothing is told of it", f.Path)
+	at := r.clock
+	if at.IsZero() {
+		at = w.cfg.Now()
+	}
+	return []event.Draft{{Header: event.Header{Type: "x.aep-wrap.log.unknown", Severity: event.Warning, Time: at}, Key: f.Head,
+		Fields: event.Fields{event.Meta("file", f.Head), event.Meta("records", r.asked)}}}
+}
 
 // identify asks the adapters whose log this is: those whose patterns the path
 // fits first.
@@ -301,14 +333,11 @@ func (w *Watch) tell(f *follow.File, r *reading, rec *follow.Record) []event.Dra
 			if r.asked < identifyIn || r.unknown {
 				return nil
 			}
-			r.unknown = true
-			w.stats.unknown.Add(1)
-			w.say("no adapter knows the layout of %s: nothing is told of it (--adapter NAME says whose it is)", f.Path)
-			return []event.Draft{{Header: event.Header{Type: "x.aep-wrap.log.unknown", Severity: event.Warning, Time: at}, Key: f.Head,
-				Fields: event.Fields{event.Meta("file", f.Head), event.Meta("records", r.asked)}}}
+			return w.strange(f, r)
 		}
 	}
-	if r.id.Strange && rec.Start == 0 {
+	if r.id.Strange && !r.warned {
+		r.warned = true
 		w.say("%s is of a version or layout of %s that this was not made for (%s; made for %s): what is told may be wrong or less than there is",
 			f.Path, r.adapter.Title, cmp.Or(token(r.id.Version), "no version"), r.adapter.Pinned)
 		data := event.Fields{event.Meta("adapter", r.adapter.Name), event.Meta("made_for", r.adapter.Pinned)}

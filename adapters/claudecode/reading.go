@@ -13,6 +13,7 @@ import (
 // reading is how a transcript is read where no hooks ran.
 var reading = &adapters.Reading{
 	Paths:    []string{"projects/*/*.jsonl", "projects/*/*/subagents/*.jsonl"},
+	Beside:   []string{"history.jsonl"},
 	Identify: identify,
 }
 

@@ -12,6 +12,7 @@ import (
 // reading is how a rollout is read where no hooks ran.
 var reading = &adapters.Reading{
 	Paths:    []string{"sessions/*/*/*/rollout-*.jsonl", "archived_sessions/rollout-*.jsonl", "rollout-*.jsonl"},
+	Beside:   []string{"history.jsonl", "session_index.jsonl"},
 	Identify: identify,
 }
 

@@ -11,6 +11,7 @@ import (
 // reading is how a wire log is read where no hooks ran.
 var reading = &adapters.Reading{
 	Paths:    []string{"sessions/*/*/agents/*/wire.jsonl"},
+	Beside:   []string{"session_index.jsonl", "user-history/*.jsonl"},
 	Identify: identify,
 }
 

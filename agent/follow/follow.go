@@ -223,6 +223,11 @@ func (fo *Follower) Run(ctx context.Context) error {
 }
 
 func (fo *Follower) end() {
+	for _, f := range fo.inodes {
+		if f.opened {
+			fo.cfg.Handler.Close(f)
+		}
+	}
 	fo.save(true)
 	for _, f := range fo.inodes {
 		f.close()

@@ -133,7 +133,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) error {
 		Adapters: candidates, Agent: a.cfg.Agent, Host: hostname(), Traceparent: a.Getenv("TRACEPARENT"),
 		LogDir: a.cfg.LogDir, Gate: redaction.NewGate(a.policy(), a.watchPipeline()), Sinks: out.sinks(), Log: log, Say: say,
 	})
-	store, err := follow.OpenStore(filepath.Join(a.cfg.LogDir, ".watch", "cursors.jsonl"))
+	store, err := follow.OpenStore(filepath.Join(a.cfg.LogDir, ".watch", "cursors"))
 	if err != nil {
 		return err
 	}
