@@ -42,8 +42,8 @@ func messages() *Table {
 
 			permission: Emit("attention.requested", asked),
 			"response/" + permission: Switch("result.outcome.outcome", map[string]Row{
-				"selected": Emit("attention.answered", Pair("request.toolCall.toolCallId|call"), Object("answer", Str("option", "result.outcome.optionId")), Const("via", "oob")),
-			}, Emit("attention.resolved", Pair("request.toolCall.toolCallId|call"), Const("resolution", "dismissed"))),
+				"selected": Emit("attention.answered", Subject("call"), Pair("request.toolCall.toolCallId|call"), Object("answer", Str("option", "result.outcome.optionId")), Const("via", "oob")),
+			}, Emit("attention.resolved", Subject("call"), Pair("request.toolCall.toolCallId|call"), Const("resolution", "dismissed"))),
 
 			"update/tool_call": Switch("params.update.status", map[string]Row{
 				"completed": Many(requested, completed),

@@ -145,11 +145,12 @@ func execute(a *app, args []string) int {
 func commands(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		newRunCmd(a),
+		newACPCmd(a),
 		newCollectCmd(a),
 		newHookCmd(a),
-		newPsCmd(a),
 		newWatchCmd(a),
 		newHookDirScriptCmd(a),
+		newPsCmd(a),
 		newPendingCmd(a),
 		newRespondCmd(a),
 		newInstructCmd(a),

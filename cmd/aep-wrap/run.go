@@ -151,6 +151,10 @@ type launch struct {
 	road    *agent.Road
 	wiring  adapters.Wiring
 	over    *overlays
+	acp     *agent.ACP // between an editor and the agent; nil where there is none
+	secret  string     // of this launch, for a server inside the agent
+	served  serverSide // that server
+	hooked  atomic.Bool
 
 	mu      sync.Mutex
 	running bool     // the screen is the agent's
@@ -225,6 +229,11 @@ func (l *launch) run() error {
 			l.trouble("no pipe for the agent's own events: %v", err)
 		}
 	}
+	if l.acp != nil {
+		if err := l.betweenThem(&spec); err != nil {
+			return err
+		}
+	}
 	l.announce()
 	if l.sink != nil {
 		l.sink.start()
@@ -234,12 +243,18 @@ func (l *launch) run() error {
 	l.mu.Unlock()
 	proc, err := agent.Start(spec)
 	if err != nil {
+		if l.acp != nil {
+			l.acp.Abandon(&spec)
+		}
 		l.mu.Lock()
 		l.running = false
 		l.mu.Unlock()
 		l.closeHooks(context.Background())
 		l.closeSink()
 		return startError(err)
+	}
+	if l.acp != nil {
+		l.acp.Run(&spec)
 	}
 	for _, f := range spec.ExtraFiles {
 		f.Close()
@@ -250,6 +265,9 @@ func (l *launch) run() error {
 	l.road.Observe(l.started(proc.Pid()), 0)
 	l.tidy = l.startTidying()
 	x := proc.Wait()
+	if l.acp != nil {
+		l.acp.Finish()
+	}
 	close(exited)
 	pipeRead()
 	if tee != nil {
