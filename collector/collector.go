@@ -74,6 +74,7 @@ type Collector struct {
 	drainOnce sync.Once
 
 	local  atomic.Int64 // open connections on unix sockets
+	taken  atomic.Int64 // connections of streams that were taken over
 	claims claims
 	open   sockets
 	guests guests
@@ -343,6 +344,11 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { c.open.drain(timeout) })
+	wg.Go(func() {
+		for c.taken.Load() > 0 && timeout.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	})
 	for _, s := range servers {
 		wg.Go(func() {
 			if s.Shutdown(timeout) != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -244,27 +245,30 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	gone := c.hub.prepare(sub.from)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
 	out := newResponse(w, c.limits.Stall, &c.pace)
+	if sub.live && out.takeOver(r, end) {
+		c.taken.Add(1)
+		defer c.taken.Add(-1)
+		defer out.close()
+	}
 	cons := &consumer{filter: sub.filter, ceiling: sub.ceiling, live: sub.live, cut: out.expire}
 	// Registered first: an event that arrives once the client has read our
 	// header is its own.
 	c.hub.subscribe(cons, sub.from, sub.all, gone)
 	defer c.hub.unsubscribe(cons)
-
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	var head []byte
+	var notes []byte
 	for _, n := range cons.notes {
-		head = appendExhausted(head, n)
+		notes = appendExhausted(notes, n)
 	}
-	if err := out.write(head); err != nil {
+	if err := out.begin(notes); err != nil {
 		return
 	}
-	ctx, end := context.WithCancelCause(r.Context())
-	defer end(nil)
 	defer c.guests.welcome(r, Watch, func() { end(errRevoked) })()
 	if c.send(ctx, cons, out) == lost && !sub.live {
 		// The body has no other way to say that it is not all.
@@ -306,10 +310,10 @@ func (c *Collector) send(ctx context.Context, cons *consumer, out *response) sta
 			}
 			continue
 		case lost:
-			_ = out.write([]byte(": too slow: resume from the last position\n\n"))
+			out.last(": too slow: resume from the last position\n\n")
 			return lost
 		case over:
-			_ = out.write([]byte(": replay-complete\n\n"))
+			out.last(": replay-complete\n\n")
 			return over
 		}
 		// Nothing to do: an idle stream holds no buffers.
@@ -324,11 +328,11 @@ func (c *Collector) send(ctx context.Context, cons *consumer, out *response) sta
 			}
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), errRevoked) {
-				_ = out.write([]byte(": unauthorized: the token is not good any more\n\n"))
+				out.last(": unauthorized: the token is not good any more\n\n")
 			}
 			return over
 		case <-c.draining:
-			_ = out.write([]byte(": shutting-down\n\n"))
+			out.last(": shutting-down\n\n")
 			return over
 		}
 		batch = takePool.Get().(*taken)
@@ -378,6 +382,11 @@ type response struct {
 	stall time.Duration
 	pace  *pace
 
+	// A connection that was taken over is written to without net/http, which
+	// takes two writes for one and holds several buffers for it.
+	conn net.Conn
+	read chan struct{} // closed when nothing more is read
+
 	mu      sync.Mutex // of the two below: expire comes from another goroutine
 	set     time.Time  // when the deadline was last moved
 	expired bool
@@ -387,14 +396,107 @@ func newResponse(w http.ResponseWriter, stall time.Duration, p *pace) *response 
 	return &response{w: w, rc: http.NewResponseController(w), stall: stall, pace: p}
 }
 
+// takeOver takes a stream's connection over, where that can be, and has gone
+// called when its client has gone.
+func (o *response) takeOver(r *http.Request, gone func(error)) bool {
+	if r.ProtoMajor != 1 || r.ProtoMinor < 1 {
+		return false
+	}
+	conn, _, err := o.rc.Hijack()
+	if err != nil {
+		return false
+	}
+	_ = conn.SetDeadline(time.Time{})
+	o.conn, o.read = conn, make(chan struct{})
+	go func() {
+		defer close(o.read)
+		var b [64]byte
+		for {
+			if _, err := conn.Read(b[:]); err != nil {
+				gone(err)
+				return
+			}
+		}
+	}()
+	return true
+}
+
+// close ends a connection that was taken over.
+func (o *response) close() {
+	_ = o.conn.Close()
+	<-o.read
+}
+
+// begin sends the header, and the body's beginning.
+func (o *response) begin(p []byte) error {
+	if o.conn == nil {
+		o.w.WriteHeader(http.StatusOK)
+		return o.write(p)
+	}
+	o.w.Header().Set("Transfer-Encoding", "chunked")
+	o.w.Header().Set("Connection", "close")
+	o.w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	var head bytes.Buffer
+	head.WriteString("HTTP/1.1 200 OK\r\n")
+	_ = o.w.Header().Write(&head)
+	head.WriteString("\r\n")
+	o.extend()
+	o.pace.wrote()
+	_, err := o.conn.Write(appendChunk(head.Bytes(), p))
+	return err
+}
+
+// chunkPool holds what chunks are put together in.
+var chunkPool = sync.Pool{New: func() any { return new([]byte) }}
+
+// appendChunk appends a chunk of a body (RFC 9112 §7.1). None is empty: that
+// would be the last.
+func appendChunk(dst, p []byte) []byte {
+	if len(p) == 0 {
+		return dst
+	}
+	dst = strconv.AppendUint(dst, uint64(len(p)), 16)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, p...)
+	return append(dst, "\r\n"...)
+}
+
 // write sends p, and whatever the header is still waiting for.
 func (o *response) write(p []byte) error {
 	o.extend()
 	o.pace.wrote()
+	if o.conn != nil {
+		buf := chunkPool.Get().(*[]byte)
+		*buf = appendChunk((*buf)[:0], p)
+		_, err := o.conn.Write(*buf)
+		if cap(*buf) <= 2*writeBytes {
+			chunkPool.Put(buf)
+		}
+		return err
+	}
 	if _, err := o.w.Write(p); err != nil {
 		return err
 	}
 	return o.rc.Flush()
+}
+
+// last sends a body's last words.
+func (o *response) last(text string) {
+	if o.conn == nil {
+		_ = o.write([]byte(text))
+		return
+	}
+	o.extend()
+	_, _ = o.conn.Write(append(appendChunk(nil, []byte(text)), "0\r\n\r\n"...))
+}
+
+// deadline is of writes.
+func (o *response) deadline(t time.Time) {
+	if o.conn != nil {
+		_ = o.conn.SetWriteDeadline(t)
+		return
+	}
+	_ = o.rc.SetWriteDeadline(t)
 }
 
 // extend moves the deadline on, at most every tenth of stall.
@@ -403,7 +505,7 @@ func (o *response) extend() {
 	defer o.mu.Unlock()
 	if now := time.Now(); !o.expired && now.Sub(o.set) > o.stall/10 {
 		o.set = now
-		_ = o.rc.SetWriteDeadline(now.Add(o.stall))
+		o.deadline(now.Add(o.stall))
 	}
 }
 
@@ -412,7 +514,7 @@ func (o *response) expire() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.expired = true
-	_ = o.rc.SetWriteDeadline(time.Now().Add(lastMoment))
+	o.deadline(time.Now().Add(lastMoment))
 }
 
 // lastMoment is what a consumer has left once its stream has to end.
