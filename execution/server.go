@@ -43,6 +43,10 @@ type Config struct {
 	Name         string // of initialize's server_info
 	Version      string
 
+	// Keep is how long the events of a run that is over are kept: a day at
+	// least; 0 is DefaultKeep.
+	Keep time.Duration
+
 	Now func() time.Time // nil is time.Now
 	Log *slog.Logger     // nil is none
 }
@@ -66,11 +70,16 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Keep == 0 {
+		c.Keep = DefaultKeep
+	}
+	c.Keep = max(c.Keep, leastKeep)
 	s := &Server{Config: c, offered: map[Capability]bool{}}
 	for _, name := range c.Capabilities {
 		s.offered[name] = true
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.live.done.Go(s.pruning)
 	return s, s.takeUp()
 }
 

@@ -248,17 +248,19 @@ func (t tx) eventsAfter(run string, n uint64, max int) (lines [][]byte, last uin
 	return lines, last
 }
 
-// bounds are the numbers of the oldest event of a run that is held, and of the
-// newest that there ever was; 0, 0 before the first.
+// bounds are the numbers of the oldest event of a run that is held, or would be
+// the next, and of the newest that there ever was.
 func (t tx) bounds(run string) (oldest, newest uint64) {
 	b := t.Bucket([]byte("events")).Bucket([]byte(run))
 	if b == nil {
-		return 0, 0
+		return 1, 0
 	}
+	newest = b.Sequence()
+	oldest = newest + 1
 	if k, _ := b.Cursor().First(); k != nil {
 		oldest = binary.BigEndian.Uint64(k)
 	}
-	return oldest, b.Sequence()
+	return oldest, newest
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
