@@ -54,9 +54,16 @@ func TestAbuse(t *testing.T) {
 	members := []string{"agent_id", "run_id", "artifact_id", "subject_id", "goal", "name", "cursor", "limit", "toolset", "ceilings", "budgets",
 		"constitution", "metadata", "runner", "subject_ids", "external_mcp_servers", "mode", "inputs", "requested_versions", "include"}
 	for name := range methods {
-		for _, v := range values {
-			for _, m := range members {
-				status, body := w.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%q:%s,"unknown":{"deep":[1]}}}`, name, m, v), nil)
+		for i, v := range values {
+			all := `"` + strings.Join(members, `":`+v+`,"`) + `":` + v
+			for k, m := range append([]string{""}, members...) {
+				params := all
+				if m != "" {
+					if params = fmt.Sprintf(`%q:%s`, m, v); (i+k)%4 != 0 {
+						continue
+					}
+				}
+				status, body := w.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,"unknown":{"deep":[1]}}}`, name, params), nil)
 				var r struct {
 					Result json.RawMessage
 					Error  *struct{ Code Code }
