@@ -459,32 +459,145 @@ func (w *wire) message() ([]byte, error) {
 	}
 }
 
-// wsEmit sends events on a socket, with a ping behind each thousand, and waits
-// for the last pong.
-func wsEmit(t *target) ([]figure, error) {
+// socket opens /socket and says hello.
+func (t *target) socket(role, capabilities string) (*wire, error) {
 	w, err := t.dial()
 	if err != nil {
 		return nil, err
 	}
-	defer w.Close()
-	w.head("GET", "/socket", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: YmVuY2gtYmVuY2gtYmVuYw==")
-	if _, err := w.Write(w.b); err != nil {
+	err = func() error {
+		w.head("GET", "/socket", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: YmVuY2gtYmVuY2gtYmVuYw==")
+		if _, err := w.Write(w.b); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(w.r, nil) //nolint:bodyclose // the connection is closed
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			return fmt.Errorf("GET /socket answered %s", resp.Status)
+		}
+		if err := w.say(`{"type":"hello","role":"` + role + `","versions":["` + event.Version + `"],"identity":{"agent":"bench","instance":"1"},"capabilities":` + capabilities + `}`); err != nil {
+			return err
+		}
+		if raw, err := w.message(); err != nil || !bytes.Contains(raw, []byte(`"hello"`)) {
+			return fmt.Errorf("it did not say hello: %s %w", raw, err)
+		}
+		return nil
+	}()
+	if err != nil {
+		w.Close()
 		return nil, err
 	}
-	resp, err := http.ReadResponse(w.r, nil) //nolint:bodyclose // the connection is closed
+	return w, nil
+}
+
+func (w *wire) say(text string) error {
+	w.b = frame(w.b[:0], []byte(text))
+	_, err := w.Write(w.b)
+	return err
+}
+
+// control is how long a command takes there and its acknowledgement back: a
+// target that answers at once, a sender that watches the target's session.
+func control(t *target) ([]figure, error) {
+	if t.token == "" {
+		return nil, nil // nobody takes commands of who shows no token
+	}
+	const verb = "control.pause"
+	session := t.session("control")
+	target, err := t.socket("emitter", `{"control":{"accepts":["`+verb+`"]}}`)
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return nil, fmt.Errorf("GET /socket answered %s", resp.Status)
-	}
-	hello := []byte(`{"type":"hello","role":"emitter","versions":["` + event.Version + `"],"identity":{"agent":"bench","instance":"1"},"capabilities":{}}`)
-	if _, err := w.Write(frame(nil, hello)); err != nil {
+	defer target.Close()
+	sender, err := t.socket("consumer", `{}`)
+	if err != nil {
 		return nil, err
 	}
-	if raw, err := w.message(); err != nil || !bytes.Contains(raw, []byte(`"hello"`)) {
-		return nil, fmt.Errorf("it did not say hello: %s %w", raw, err)
+	defer sender.Close()
+	envelope := func(id, typ, agent, rest string) string {
+		return fmt.Sprintf(`{"aep":"0.1","id":"%s","type":"%s","time":"2026-07-03T10:15:04.221Z","source":"aep://bench/agent/%s/session/%s","agent":"%s","session":"%s"%s}`,
+			id, typ, agent, session, agent, session, rest)
 	}
+	// The target claims its session, and the sender watches it.
+	if err := target.say(envelope(t.run+"c0", "session.started", "bench", `,"seq":0,"data":{}`)); err != nil {
+		return nil, err
+	}
+	if err := target.say(`{"type":"ping","t":1}`); err != nil {
+		return nil, err
+	}
+	if err := target.until(`"pong"`); err != nil {
+		return nil, err
+	}
+	if err := sender.say(`{"type":"subscribe","id":"1","filter":{"session":"` + session + `","type":["control.accepted","control.rejected"]}}`); err != nil {
+		return nil, err
+	}
+	if err := sender.until(`"subscribed"`); err != nil {
+		return nil, err
+	}
+	answered := make(chan error, 1)
+	go func() {
+		for seq := 1; ; seq++ {
+			raw, err := target.message()
+			if err != nil {
+				answered <- err
+				return
+			}
+			var command struct{ ID, Type string }
+			if err := json.Unmarshal(raw, &command); err != nil || command.Type != verb {
+				seq--
+				continue
+			}
+			if err := target.say(envelope(fmt.Sprint(t.run, "a", seq), "control.accepted", "bench", fmt.Sprintf(`,"seq":%d,"cause":%q,"data":{}`, seq, command.ID))); err != nil {
+				answered <- err
+				return
+			}
+		}
+	}()
+	var took []time.Duration
+	before := t.cpu()
+	for start := time.Now(); time.Since(start) < t.length; {
+		id := fmt.Sprint(t.run, "k", len(took))
+		sent := time.Now()
+		if err := sender.say(envelope(id, verb, "bench-sender", `,"data":{}`)); err != nil {
+			return nil, err
+		}
+		if err := sender.until(id); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(sent))
+	}
+	target.Close()
+	if err := <-answered; err != nil && !errors.Is(err, net.ErrClosed) {
+		return nil, err
+	}
+	return append(percentiles(took), t.perEvent(before, int64(len(took)), "command")...), nil
+}
+
+// until reads until a message holds a text.
+func (w *wire) until(text string) error {
+	for {
+		raw, err := w.message()
+		switch {
+		case err != nil:
+			return err
+		case bytes.Contains(raw, []byte(`"type":"error"`)):
+			return fmt.Errorf("it said %s", raw)
+		case bytes.Contains(raw, []byte(text)):
+			return nil
+		}
+	}
+}
+
+// wsEmit sends events on a socket, with a ping behind each thousand, and waits
+// for the last pong.
+func wsEmit(t *target) ([]figure, error) {
+	w, err := t.socket("emitter", `{}`)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
 	const batch, ahead = 1000, 4
 	slots := make(chan struct{}, ahead)
 	pongs := make(chan error, 1)

@@ -115,6 +115,7 @@ var measurements = []measurement{
 	{"latency", latency},
 	{"fan-out", fanOut},
 	{"ws-emit", wsEmit},
+	{"control", control},
 	{"replay", replay},
 }
 

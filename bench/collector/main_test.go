@@ -48,7 +48,7 @@ func TestEveryMeasurement(t *testing.T) {
 		got[f.Name] = f
 	}
 	for _, name := range []string{"memory as it is", "post-1000x1 events", "post-1x8 events", "latency p99", "fan-out p99",
-		"fan-out processor time per delivery", "ws-emit events", "replay 10,000 events", "floor one TCP write of"} {
+		"fan-out processor time per delivery", "ws-emit events", "control p99", "replay 10,000 events", "floor one TCP write of"} {
 		found := false
 		for have, f := range got {
 			found = found || strings.HasPrefix(have, name) && f.Value >= 0
