@@ -79,12 +79,13 @@ func ServeHooks(c HookConfig) (*HookServer, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &HookServer{cfg: c, secret: newSecret(), slots: make(chan struct{}, maxConns)}
+	h := &HookServer{cfg: c, secret: NewSecret(), slots: make(chan struct{}, maxConns)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h, errors.Join(h.listenHTTP(), h.listenUnix())
 }
 
-func newSecret() string {
+// NewSecret is a word that nobody can guess.
+func NewSecret() string {
 	var b [24]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])

@@ -172,7 +172,7 @@ func TestHookLarge(t *testing.T) {
 // Whoever does not know the secret, or comes from a web page, sees nothing.
 func TestHookGuard(t *testing.T) {
 	h, e, w := startHooks(t, nil)
-	other := strings.Replace(e.HookURL, h.secret, newSecret(), 1)
+	other := strings.Replace(e.HookURL, h.secret, NewSecret(), 1)
 	for name, tt := range map[string]struct {
 		url    string
 		method string

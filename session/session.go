@@ -42,12 +42,14 @@ type Config struct {
 // or negative where it is not known; Signal is the name ("SIGTERM") of the one
 // that it died of. By says who ended it, where that is known: "user",
 // "control", "policy" or "shutdown". Cause is the id of the command that asked
-// for it.
+// for it. Left says that it ran the session elsewhere, in a server that goes
+// on: nothing ended but our view of it.
 type Exit struct {
 	Code   int
 	Signal string
 	By     string
 	Cause  string
+	Left   bool
 }
 
 // Session binds the drafts of one session. It is not safe for concurrent use.
@@ -119,6 +121,9 @@ func (s *Session) Recover(now time.Time) []event.Draft {
 // that was ended in an earlier epoch, and resumed, is not ended again:
 // x.aep-wrap.session.exited says that its process went.
 func (s *Session) Exit(now time.Time, x Exit) []event.Draft {
+	if x.Left {
+		return nil
+	}
 	s.closeRequests(now, everyRequest)
 	out := outcomeOf(x)
 	s.st.open.all(func(id string, r *run) bool {

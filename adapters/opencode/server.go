@@ -24,10 +24,11 @@ const todoItem = "todo.item"
 func item(o map[string]any) []adapters.Moment {
 	typ, _ := o["type"].(string)
 	props, _ := o["properties"].(map[string]any)
-	if typ == "message.part.delta" || typ != "file.edited" && sessionOf(typ, props) == "" {
+	session := sessionOf(typ, props)
+	if typ == "message.part.delta" || typ != "file.edited" && session == "" {
 		return nil
 	}
-	out := []adapters.Moment{{Channel: adapters.Server, Name: typ, Payload: o}}
+	out := []adapters.Moment{{Channel: adapters.Server, Name: typ, Payload: o, Session: session}}
 	if typ == "todo.updated" {
 		list, _ := props["todos"].([]any)
 		for _, x := range list {
@@ -50,7 +51,7 @@ func sessionOf(typ string, props map[string]any) string {
 }
 
 func moment(typ string, props map[string]any) adapters.Moment {
-	return adapters.Moment{Channel: adapters.Server, Name: typ, Payload: map[string]any{"type": typ, "properties": props}}
+	return adapters.Moment{Channel: adapters.Server, Name: typ, Payload: map[string]any{"type": typ, "properties": props}, Session: sessionOf(typ, props)}
 }
 
 // ---- what was before

@@ -35,6 +35,7 @@ type config struct {
 	LogDir     string
 	Listen     string // host:port of the per-user collector, or off
 	Adapter    string
+	Attach     string // URL of a server that the agent joins
 	Agent      string
 	Notify     string      // where people are called, by the per-user collector
 	NotifyAt   event.Level // how much they are told
@@ -92,6 +93,8 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.Listen, err = parseListen(v); return }},
 	{name: "adapter", arg: "NAME", usage: "the adapter to use, where the command does not tell (see aep-wrap adapters)",
 		apply: func(c *config, v string) error { c.Adapter = v; return nil }},
+	{name: "attach", arg: "URL", usage: "have the agent join this running server of its kind: opencode, kilo",
+		apply: func(c *config, v string) (err error) { c.Attach, err = parseAttach(v); return }},
 	{name: "agent", arg: "NAME", usage: "the agent name that events carry (default: the adapter's)",
 		apply: func(c *config, v string) (err error) { c.Agent, err = parseAgent(v); return }},
 	{name: "hold", arg: "DUR", usage: "how long a question of the agent's waits for an answer from afar; 0 takes none (default: an hour where its own dialog stays usable, else 8s)",

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -238,6 +239,11 @@ func (l *launch) run() error {
 	if l.sink != nil {
 		l.sink.start()
 	}
+	if err := l.startServer(&spec); err != nil {
+		l.closeHooks(context.Background())
+		l.closeSink()
+		return err
+	}
 	l.mu.Lock()
 	l.running = true
 	l.mu.Unlock()
@@ -250,6 +256,7 @@ func (l *launch) run() error {
 		l.running = false
 		l.mu.Unlock()
 		l.closeHooks(context.Background())
+		l.closeServer()
 		l.closeSink()
 		return startError(err)
 	}
@@ -262,6 +269,7 @@ func (l *launch) run() error {
 	if l.effects != nil {
 		l.effects.Started(proc)
 	}
+	l.serverStarted(proc)
 	l.road.Observe(l.started(proc.Pid()), 0)
 	l.tidy = l.startTidying()
 	x := proc.Wait()
@@ -403,6 +411,7 @@ func (l *launch) wire(seen adapters.Launch) error {
 		l.trouble("%v", err)
 	}
 	l.hooks.Endpoint(&end)
+	l.offerServer(&seen, &end)
 	if l.adapter.Launch != nil && l.adapter.Launch.Wire != nil {
 		w, err := l.adapter.Launch.Wire(seen, end)
 		if err == nil {
@@ -446,6 +455,7 @@ type observer struct {
 const logPatience = 20 * time.Millisecond
 
 func (o observer) Hook(m adapters.Moment, size int) *agent.Held {
+	o.l.hooked.Store(true)
 	o.l.mu.Lock()
 	tails := slices.Collect(maps.Values(o.l.tails))
 	o.l.mu.Unlock()
@@ -508,6 +518,10 @@ func (l *launch) makeRoad() {
 	secrets := redaction.ChildSecrets(l.env, c.SecretEnv)
 	if c.Token != "" {
 		secrets = append(secrets, redaction.Secret{Name: "AEP_TOKEN", Value: c.Token})
+	}
+	if l.adapter.Server != nil {
+		l.secret = agent.NewSecret()
+		secrets = append(secrets, redaction.Secret{Name: "SERVER_PASSWORD", Value: l.secret})
 	}
 	pipeline := redaction.NewPipeline(redaction.Options{Home: l.app.paths.home, NoPII: c.NoPII, Secrets: secrets})
 	gate := redaction.NewGate(l.app.policy(), pipeline)
@@ -620,6 +634,7 @@ func tilde(path, home string) string {
 // finish takes in what the agent left behind, closes its sessions and gives
 // the sinks a bounded time.
 func (l *launch) finish(x agent.Exit) {
+	l.closeServer()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
 	l.closeHooks(ctx)
@@ -629,7 +644,9 @@ func (l *launch) finish(x agent.Exit) {
 	for _, t := range tails {
 		t.Drain(ctx)
 	}
-	l.road.Exit(ctx, exitOf(x))
+	exit := exitOf(x)
+	exit.Left = l.served.foreign
+	l.road.Exit(ctx, exit)
 	patience := tidyPatience
 	if err := l.road.Flush(ctx); err != nil {
 		where := "wait in the log"

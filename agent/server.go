@@ -1,0 +1,436 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"aep-wrap/adapters"
+	"aep-wrap/control"
+	"aep-wrap/event"
+)
+
+const (
+	serverPatience = 10 * time.Second // of one request
+	serverQuiet    = 150 * time.Millisecond
+	maxBody        = 64 << 20 // bytes of an answer to a query
+	maxQueries     = 256      // of one asking for what is known
+	maxSeen        = 1024     // sessions and requests that are remembered
+)
+
+// ServerRoad takes what a server tells: a Road.
+type ServerRoad interface {
+	Observe(m adapters.Moment, size int)
+	Refuse(x Refusal)
+	Ask(m adapters.Moment, size int, reply func(adapters.Answer) []byte) *control.Hold
+}
+
+// ServerConfig says which server is followed.
+type ServerConfig struct {
+	Serving *adapters.Serving
+	At      adapters.Served
+	Road    ServerRoad
+	Log     *slog.Logger
+	Say     func(line string) // tells the user what stands in the way, once; may be nil
+
+	// Beside says whether the runtime's hooks tell the facts as well; nil is
+	// never.
+	Beside func() bool
+}
+
+// Server follows a runtime's server: its event stream, over and over until it
+// is closed, and what it asks. Everything it sends is an answer that was given
+// through us, or what a cancel asks for.
+type Server struct {
+	cfg    ServerConfig
+	base   *url.URL
+	client *http.Client
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	done    chan struct{} // the stream is no longer followed
+	up      chan struct{} // it was there once
+	closing chan struct{}
+	once    sync.Once
+	answers sync.WaitGroup
+	heard   chan struct{} // something came
+
+	// The following goroutine's own.
+	seen  []string
+	asked map[string]bool
+}
+
+// errGivenUp is what no second try would mend.
+var errGivenUp = errors.New("given up")
+
+// FollowServer starts following.
+func FollowServer(c ServerConfig) (*Server, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	base, err := url.Parse(c.At.URL)
+	if err != nil || base.Host == "" {
+		return nil, fmt.Errorf("the server's address is no URL: it must look like http://127.0.0.1:4096")
+	}
+	if base.User != nil {
+		c.At.User = base.User.Username()
+		c.At.Password, _ = base.User.Password()
+		base.User = nil
+	}
+	s := &Server{cfg: c, base: base, done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1), asked: map[string]bool{}}
+	s.client = &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, ResponseHeaderTimeout: serverPatience},
+		// An address that the server sends us on to is not the one that we were
+		// told to trust with a password.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	go s.run()
+	return s, nil
+}
+
+// Up is closed when the server was there for the first time.
+func (s *Server) Up() <-chan struct{} { return s.up }
+
+// Close follows the stream to its end: until the server closes it, or has
+// nothing more to say for a moment. ctx bounds that. What still waits for an
+// answer hears none.
+func (s *Server) Close(ctx context.Context) {
+	s.once.Do(func() { close(s.closing) })
+	quiet := time.NewTimer(serverQuiet)
+	defer quiet.Stop()
+wait:
+	for {
+		select {
+		case <-s.heard:
+			quiet.Reset(serverQuiet)
+		case <-quiet.C:
+			break wait
+		case <-s.done:
+			break wait
+		case <-ctx.Done():
+			break wait
+		}
+	}
+	s.cancel()
+	<-s.done
+	s.answers.Wait()
+	s.client.CloseIdleConnections()
+}
+
+func (s *Server) run() {
+	defer close(s.done)
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(30*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
+	for {
+		begun := time.Now()
+		err := s.stream()
+		if errors.Is(err, errGivenUp) || s.ctx.Err() != nil {
+			return
+		}
+		s.cfg.Log.Debug("the server's stream ended", "err", err)
+		if time.Since(begun) > retry.MaxInterval {
+			retry.Reset()
+		}
+		select {
+		case <-time.After(retry.NextBackOff()):
+		case <-s.closing:
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// stream follows the stream once.
+func (s *Server) stream() error {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	res, err := s.do(ctx, adapters.Request{Method: http.MethodGet, Path: s.cfg.Serving.Events}, "text/event-stream")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	select {
+	case <-s.up:
+	default:
+		close(s.up)
+	}
+	// A server that is gone without a word is noticed by its silence.
+	alive := time.AfterFunc(s.cfg.Serving.Quiet, cancel)
+	defer alive.Stop()
+	first := true
+	return readEvents(res.Body, func() { alive.Reset(s.cfg.Serving.Quiet) }, func(data []byte) {
+		wake(s.heard)
+		s.item(data)
+		if first { // it is listening now: what comes after is in the stream
+			first = false
+			s.known(ctx)
+		}
+	}, func(n int) {
+		s.cfg.Road.Refuse(Refusal{Channel: adapters.Server, Reason: "too_large", Bytes: n})
+	})
+}
+
+func (s *Server) item(data []byte) {
+	payload, err := event.ParseObject(data)
+	if err != nil {
+		s.cfg.Road.Refuse(Refusal{Channel: adapters.Server, Reason: refusalReason(err), Bytes: len(data)})
+		return
+	}
+	s.take(len(data), func() []adapters.Moment { return s.cfg.Serving.Item(payload) })
+}
+
+// take hands on what a part of the adapter's made of something.
+func (s *Server) take(size int, read func() []adapters.Moment) {
+	ms, err := guarded(read)
+	if err != nil {
+		s.cfg.Log.Error("the adapter failed", "channel", adapters.Server, "err", err)
+		s.cfg.Road.Refuse(Refusal{Channel: adapters.Server, Reason: "adapter_fault", Bytes: size})
+		return
+	}
+	for _, m := range ms {
+		s.moment(m, size)
+	}
+}
+
+func (s *Server) moment(m adapters.Moment, size int) {
+	if m.Session != "" {
+		s.remember(m.Session)
+	}
+	if s.cfg.Beside != nil && s.cfg.Beside() {
+		m.Channel = adapters.ServerBeside
+		s.cfg.Road.Observe(m, size)
+		return
+	}
+	v := s.cfg.Serving
+	if v.Asked == nil || s.cfg.At.Settled {
+		s.cfg.Road.Observe(m, size)
+		return
+	}
+	id, err := guarded(func() string { return v.Asked(m) })
+	switch {
+	case err != nil || id == "":
+		s.cfg.Road.Observe(m, size)
+		return
+	case s.asked[id]:
+		return // told, and waited for
+	}
+	if len(s.asked) >= maxSeen {
+		clear(s.asked)
+	}
+	s.asked[id] = true
+	hold := s.cfg.Road.Ask(m, size, func(a adapters.Answer) []byte {
+		r := v.Answer(m, a)
+		if r == nil {
+			return nil
+		}
+		return append([]byte{}, r.Body...)
+	})
+	if hold == nil {
+		return
+	}
+	s.answers.Go(func() { s.await(hold, m) })
+}
+
+// await waits for an answer and tells the server.
+func (s *Server) await(hold *control.Hold, m adapters.Moment) {
+	hold.Wait(s.ctx)
+	a, ok := hold.Answer()
+	if !ok {
+		return
+	}
+	r, err := guarded(func() *adapters.Request { return s.cfg.Serving.Answer(m, adapters.Answer(a)) })
+	if err == nil && r == nil {
+		err = errors.New("there is no request for it")
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), serverPatience)
+		defer cancel()
+		err = s.Request(ctx, *r)
+	}
+	if err != nil {
+		s.cfg.Log.Warn("an answer did not reach the agent's server", "err", err)
+		hold.Undelivered()
+		return
+	}
+	hold.Applied()
+}
+
+func (s *Server) remember(session string) {
+	for _, id := range s.seen {
+		if id == session {
+			return
+		}
+	}
+	if len(s.seen) >= maxSeen {
+		s.seen = s.seen[1:]
+	}
+	s.seen = append(s.seen, session)
+}
+
+// known asks for what was before the stream.
+func (s *Server) known(ctx context.Context) {
+	asked := 0
+	var ask func(adapters.Query)
+	ask = func(q adapters.Query) {
+		if asked++; asked > maxQueries || ctx.Err() != nil {
+			return
+		}
+		body, size, err := s.query(ctx, q.Path)
+		if err != nil {
+			s.cfg.Log.Warn("the server does not say what it knows", "path", q.Path, "err", err)
+			return
+		}
+		var more []adapters.Query
+		s.take(size, func() (ms []adapters.Moment) {
+			ms, more = q.Read(body, s.seen)
+			return ms
+		})
+		for _, q := range more {
+			ask(q)
+		}
+	}
+	for _, q := range s.cfg.Serving.Known {
+		ask(q)
+	}
+}
+
+func (s *Server) query(ctx context.Context, path string) (body any, size int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, serverPatience)
+	defer cancel()
+	res, err := s.do(ctx, adapters.Request{Method: http.MethodGet, Path: path}, "application/json")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
+	if err == nil && len(raw) > maxBody {
+		err = errors.New("its answer is too large")
+	}
+	if err == nil {
+		body, err = event.ParseJSON(raw)
+	}
+	return body, len(raw), err
+}
+
+// Request asks the server to do something.
+func (s *Server) Request(ctx context.Context, r adapters.Request) error {
+	res, err := s.do(ctx, r, "application/json")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20)) // so that the connection can be used again
+	return nil
+}
+
+// do sends a request; any answer but a good one is an error.
+func (s *Server) do(ctx context.Context, r adapters.Request, accept string) (*http.Response, error) {
+	u := *s.base
+	path, query, _ := strings.Cut(r.Path, "?")
+	u.Path = strings.TrimSuffix(u.Path, "/") + path
+	u.RawQuery = strings.Trim(query+"&"+s.cfg.At.Query, "&")
+	var body io.Reader
+	if r.Body != nil {
+		body = bytes.NewReader(r.Body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if s.cfg.At.Password != "" {
+		req.SetBasicAuth(s.cfg.At.User, s.cfg.At.Password)
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode/100 == 2 {
+		return res, nil
+	}
+	res.Body.Close()
+	err = fmt.Errorf("%s %s: the server answered %d", r.Method, path, res.StatusCode)
+	if accept == "text/event-stream" && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) {
+		s.say("the agent's server at " + s.base.Host + " wants another password: nothing of it is seen")
+		return nil, fmt.Errorf("%w: %w", errGivenUp, err)
+	}
+	return nil, err
+}
+
+func (s *Server) say(line string) {
+	s.cfg.Log.Warn(line)
+	if s.cfg.Say != nil {
+		s.cfg.Say(line)
+	}
+}
+
+// readEvents reads a text/event-stream to its end: alive is called whenever
+// bytes came, data with the data of an item, skip with the size of one over the
+// bound.
+func readEvents(r io.Reader, alive func(), data func([]byte), skip func(int)) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var item, line []byte
+	over := 0
+	for {
+		piece, err := in.ReadSlice('\n')
+		if len(piece) > 0 {
+			alive()
+		}
+		if over > 0 || len(line)+len(item)+len(piece) > maxLine {
+			over += len(line) + len(item) + len(piece)
+			line, item = nil, nil
+			// The item ends with an empty line.
+			if errors.Is(err, bufio.ErrBufferFull) {
+				continue
+			}
+			if len(bytes.TrimRight(piece, "\r\n")) == 0 || err != nil {
+				skip(over)
+				over = 0
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		line = append(line, piece...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil {
+			return err // a torn last item is nobody's
+		}
+		text := bytes.TrimRight(line, "\r\n")
+		if len(text) == 0 {
+			if len(item) > 0 {
+				data(item)
+			}
+			item = item[:0]
+		} else if rest, ok := bytes.CutPrefix(text, []byte("data:")); ok {
+			if len(item) > 0 {
+				item = append(item, '\n')
+			}
+			item = append(item, bytes.TrimPrefix(rest, []byte(" "))...)
+		}
+		if line = line[:0]; cap(line) > 1<<20 {
+			line = nil
+		}
+		if cap(item) > 1<<20 && len(item) == 0 {
+			item = nil
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aep-wrap/adapters"
+	"aep-wrap/agent"
+)
+
+const (
+	// backingPatience is how long a server of ours may take to come up.
+	backingPatience = 90 * time.Second
+	// lastWords is how long a server is listened to once the agent has ended.
+	lastWords = 2 * time.Second
+)
+
+// serverSide is the runtime's own server, as far as this launch has to do with
+// one.
+type serverSide struct {
+	server  *agent.Server
+	backing *agent.Backing // of ours; nil where the runtime has one inside
+	foreign bool
+}
+
+// offerServer gives the adapter of a runtime that is a server what it needs to
+// have it within our reach.
+func (l *launch) offerServer(seen *adapters.Launch, end *adapters.Endpoint) {
+	seen.Attach = l.app.cfg.Attach
+	if l.adapter.Server == nil {
+		if seen.Attach != "" {
+			l.say(fmt.Sprintf("--attach %s: %s has no server to join", seen.Attach, l.adapter.Title))
+		}
+		return
+	}
+	end.Secret = l.secret
+	var err error
+	if end.Port, err = agent.FreePort(); err != nil {
+		l.trouble("%v", err)
+	}
+}
+
+// startServer starts a server of ours where the command needs one, and follows
+// the server. An error is that the user does not want to wait for it.
+func (l *launch) startServer(spec *agent.Spec) error {
+	at := l.wiring.Server
+	if at == nil {
+		return nil
+	}
+	l.served.foreign = at.Foreign
+	if at.Start != nil {
+		server := *spec
+		server.Args = at.Start
+		b, err := agent.StartBacking(server)
+		if err != nil {
+			l.trouble("%v; %s starts without it, and nothing of it is seen", err, l.adapter.Title)
+			spec.Args = l.args
+			return nil
+		}
+		l.served.backing = b
+	}
+	var err error
+	l.served.server, err = agent.FollowServer(agent.ServerConfig{
+		Serving: l.adapter.Server, At: *at, Road: l.road, Log: l.log, Say: l.say, Beside: l.hooked.Load,
+	})
+	if err != nil {
+		l.trouble("%v; nothing of %s is seen", err, l.adapter.Title)
+		return nil
+	}
+	if l.effects != nil {
+		l.effects.Request = l.served.server.Request
+	}
+	if l.served.backing == nil {
+		return nil
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	defer signal.Stop(stop)
+	select {
+	case <-l.served.server.Up():
+		return nil
+	case sig := <-stop:
+		l.closeServer()
+		n, _ := sig.(unix.Signal)
+		return &exitError{code: 128 + int(n)}
+	case <-l.served.backing.Gone():
+		err = errors.New("it ended")
+	case <-time.After(backingPatience):
+		err = fmt.Errorf("it was not there after %s", backingPatience)
+	}
+	l.trouble("the server for %s: %v; it starts without one, and nothing of it is seen", l.adapter.Title, err)
+	l.closeServer()
+	spec.Args = l.args
+	return nil
+}
+
+// serverStarted makes a server of ours a part of the agent.
+func (l *launch) serverStarted(p *agent.Process) {
+	if l.served.backing != nil {
+		p.Adopt(l.served.backing.Pid())
+	}
+}
+
+// closeServer takes in the server's last words, and ends a server of ours. A
+// run that its command left there goes with it.
+func (l *launch) closeServer() {
+	if s := l.served.server; s != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+		defer cancel()
+		s.Close(ctx)
+		l.served.server = nil
+	}
+	if b := l.served.backing; b != nil {
+		b.Stop()
+		l.served.backing = nil
+	}
+}
+
+func parseAttach(v string) (string, error) {
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("%q: want the server's URL, such as http://127.0.0.1:4096", v)
+	}
+	return v, nil
+}
