@@ -27,7 +27,7 @@ func identify(file string, record map[string]any) (id adapters.Identity, ok bool
 		return id, false
 	}
 	base := strings.TrimSuffix(path.Base(file), ".jsonl")
-	if version == "" && base != session {
+	if _, user := record["userType"]; !user && (base != session || record["provenance"] != nil) {
 		return id, false // a line of some other runtime's could say as much
 	}
 	id = adapters.Identity{Session: session, Version: version, Strange: version != "" && !strings.HasPrefix(version, "2.")}

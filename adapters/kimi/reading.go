@@ -11,7 +11,7 @@ import (
 // reading is how a wire log is read where no hooks ran.
 var reading = &adapters.Reading{
 	Paths:    []string{"sessions/*/*/agents/*/wire.jsonl"},
-	Beside:   []string{"session_index.jsonl", "user-history/*.jsonl"},
+	Beside:   []string{"session_index.jsonl", "user-history/*.jsonl", "telemetry/*.jsonl"},
 	Identify: identify,
 }
 
@@ -39,7 +39,8 @@ func alone() *Table {
 		"context.append_loop_event/step.begin", "context.append_loop_event/step.end", "context.append_loop_event/content.part",
 		"llm.tools_snapshot", "llm.request", "token_counting.measured", "token_counting.turn_recorded", "token_counting.rebased",
 		"prompt.completed", "prompt.aborted", "turn.cancel", "turn.step.interrupted", "interaction.resolved",
-		"full_compaction.begin", "context.apply_compaction")
+		"full_compaction.begin", "context.apply_compaction",
+		"file_history.tracked", "file_history.checkpoint")
 	answered := func(option string) Row {
 		return Emit("attention.answered", Need(call), Pair(call), Object("answer", Const("option", option)), Const("via", "oob"))
 	}

@@ -10,7 +10,8 @@ import (
 
 // reading is how a chat is read where no hooks ran.
 var reading = &adapters.Reading{
-	Paths:    []string{"projects/*/chats/*.jsonl"},
+	Paths:    []string{"projects/*/chats/*.jsonl", "projects/*/subagents/*/*.jsonl"},
+	Beside:   []string{"usage/*.jsonl", "usage_record.jsonl"},
 	Identify: identify,
 }
 
@@ -20,10 +21,11 @@ func identify(_ string, record map[string]any) (id adapters.Identity, ok bool) {
 	version, _ := record["version"].(string)
 	_, chain := record["parentUuid"]
 	_, from := record["provenance"].(string)
-	if session == "" || version == "" || !chain || !from {
+	agent, _ := record["agentId"].(string)
+	if session == "" || version == "" || !chain || !from && agent == "" || record["userType"] != nil {
 		return id, false
 	}
-	return adapters.Identity{Session: session, Version: version, Strange: !strings.HasPrefix(version, "0.")}, true
+	return adapters.Identity{Session: session, Step: agent, Version: version, Strange: !strings.HasPrefix(version, "0.")}, true
 }
 
 // alone is the vocabulary of the chat where nothing else tells. Its prompts
