@@ -71,6 +71,8 @@ type ACP struct {
 	calls map[string]acpCall
 	order []string // of calls
 	last  string   // the session that was spoken of last
+	seen  map[string]bool
+	opens int // requests that open a session and wait for their response
 	early []adapters.Moment
 }
 
@@ -139,7 +141,7 @@ func (a *ACP) Pipe(s *Spec) error {
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.inOver = make(chan struct{})
 	a.over, a.news, a.parsed = make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
-	a.calls = map[string]acpCall{}
+	a.calls, a.seen = map[string]acpCall{}, map[string]bool{}
 	a.gate = acpGate{pending: map[string]string{}, answered: map[string]bool{}}
 	a.cutter(&a.toAgent, false)
 	a.cutter(&a.toEditor, true)
@@ -649,6 +651,10 @@ func sessionIn(v any) string {
 	return s
 }
 
+// opening are the requests whose response is the start of a session. An agent
+// may speak of that session before it.
+var opening = map[string]bool{"session/new": true, "session/load": true, "session/resume": true}
+
 func acpKey(agent bool, id string) string {
 	if agent {
 		return "agent " + id
@@ -668,6 +674,9 @@ func (a *ACP) request(f acpFrame, id string, m adapters.Moment) {
 		c.early = &m
 	}
 	if _, known := a.calls[key]; !known {
+		if opening[m.Name] {
+			a.opens++
+		}
 		if a.order = append(a.order, key); len(a.order) > acpCalls {
 			delete(a.calls, a.order[0])
 			a.order = a.order[1:]
@@ -691,6 +700,9 @@ func (a *ACP) response(f acpFrame, id string, m adapters.Moment) {
 		return // of a request that nobody saw: nothing is known of it
 	}
 	delete(a.calls, key)
+	if opening[c.method] {
+		a.opens--
+	}
 	m.Name = c.method
 	m.Payload["method"], m.Payload["call"] = c.method, c.name
 	if c.params != nil {
@@ -702,7 +714,12 @@ func (a *ACP) response(f acpFrame, id string, m adapters.Moment) {
 	if m.Session = c.session; m.Session == "" {
 		m.Session = sessionIn(m.Payload["result"])
 	}
-	a.observe(m, len(f.line))
+	if m.Session == "" {
+		a.observe(m, len(f.line))
+	} else {
+		a.Road.Observe(m, len(f.line))
+		a.known(m.Session)
+	}
 	if c.early != nil {
 		c.early.Session = m.Session
 		a.observe(*c.early, 0)
@@ -713,12 +730,13 @@ func (a *ACP) response(f acpFrame, id string, m adapters.Moment) {
 // was spoken of last; before the first, it waits for it.
 func (a *ACP) observe(m adapters.Moment, size int) {
 	if m.Session == "" {
-		if m.Session = a.last; m.Session == "" {
-			if len(a.early) < acpEarly {
-				a.early = append(a.early, m)
-			}
-			return
+		m.Session = a.last
+	}
+	if m.Session == "" || a.opens > 0 && !a.seen[m.Session] {
+		if len(a.early) < acpEarly {
+			a.early = append(a.early, m)
 		}
+		return
 	}
 	a.Road.Observe(m, size)
 	a.known(m.Session)
@@ -726,11 +744,16 @@ func (a *ACP) observe(m adapters.Moment, size int) {
 
 // known notes a session; what waited for the first is of it.
 func (a *ACP) known(session string) {
-	a.last = session
+	if len(a.seen) >= acpCalls {
+		clear(a.seen)
+	}
+	a.last, a.seen[session] = session, true
 	early := a.early
 	a.early = nil
 	for _, m := range early {
-		m.Session = session
+		if m.Session == "" {
+			m.Session = session
+		}
 		a.Road.Observe(m, 0)
 	}
 }
