@@ -26,11 +26,12 @@ import (
 
 // The bounds of a watch.
 const (
-	identifyIn = 16              // records in which a log must tell whose it is
-	maxDesks   = 4096            // sessions that are remembered at once
-	maxOwned   = 512             // of them, with an open log
-	deskIdle   = 2 * time.Second // how long a session without news is owned
-	retryOwned = time.Second     // how often an owned session is asked for
+	identifyIn = 16                     // records in which a log must tell whose it is
+	maxDesks   = 4096                   // sessions that are remembered at once
+	maxOwned   = 512                    // of them, with an open log
+	deskIdle   = 2 * time.Second        // how long a session without news is owned
+	retryOwned = time.Second            // how often an owned session is asked for
+	yield      = 200 * time.Millisecond // how long one is left alone that its owner wants
 )
 
 // WatchConfig says what a watch makes of what it reads.
@@ -257,7 +258,7 @@ type sheet struct {
 }
 
 // Take makes events of records, and says how many of them are told.
-func (w *Watch) Take(f *follow.File, records []follow.Record) int {
+func (w *Watch) Take(f *follow.File, records []follow.Record) (told int, again time.Duration) {
 	w.work.Lock()
 	defer w.work.Unlock()
 	r := f.Data.(*reading)
@@ -282,7 +283,7 @@ func (w *Watch) Take(f *follow.File, records []follow.Record) int {
 		s := &sheets[i]
 		if err := w.write(s.agent, s.session, now, s.drafts); err != nil {
 			w.stats.records.Add(int64(done))
-			return done
+			return done, time.Until(w.desk(s.agent, s.session).ask)
 		}
 		// A record that told in two sessions is told when the last is.
 		if done = s.upTo + 1; i+1 < len(sheets) && sheets[i+1].upTo == s.upTo {
@@ -291,7 +292,7 @@ func (w *Watch) Take(f *follow.File, records []follow.Record) int {
 	}
 	w.stats.records.Add(int64(len(records)))
 	w.tidy(now)
-	return len(records)
+	return len(records), 0
 }
 
 // own and watchSession are the agent and the session of what a watch tells of
@@ -688,9 +689,13 @@ func (w *Watch) tidy(now time.Time) {
 		if d.log == nil {
 			continue
 		}
-		if now.Sub(d.at) > deskIdle {
+		switch {
+		case jsonl.Wanted(d.log.Path()):
 			d.close()
-		} else {
+			d.ask = now.Add(yield)
+		case now.Sub(d.at) > deskIdle:
+			d.close()
+		default:
 			open++
 		}
 	}

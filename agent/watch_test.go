@@ -15,6 +15,7 @@ import (
 	"aep-wrap/adapters/all"
 	"aep-wrap/agent/follow"
 	"aep-wrap/event"
+	"aep-wrap/queue/jsonl"
 	"aep-wrap/redaction"
 	"aep-wrap/session"
 )
@@ -307,4 +308,218 @@ func replayHooks(t *testing.T, agent, name, file string) (out []event.Event) {
 		at = at.Add(time.Second)
 	}
 	return out
+}
+
+// write writes a file with all folders above it.
+func writeFile(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func appendFile(t testing.TB, path, content string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(content); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// claudeLine is a line of a Claude Code transcript; more is its members.
+func claudeLine(session string, n int, more string) string {
+	return fmt.Sprintf(`{"parentUuid":"p","isSidechain":false,"uuid":"u%d","timestamp":"%s","userType":"external","sessionId":%q,"version":"2.1.197",%s}`+"\n",
+		n, time.Date(2026, 11, 29, 12, 0, n, 0, time.UTC).Format(time.RFC3339), session, more)
+}
+
+func claudePrompt(session string, n int) string {
+	return claudeLine(session, n, fmt.Sprintf(`"type":"user","promptId":"r%d","promptSource":"typed","message":{"role":"user","content":"go"}`, n))
+}
+
+func claudeTool(session string, n int) string {
+	return claudeLine(session, n, fmt.Sprintf(`"type":"assistant","message":{"id":"m%d","model":"x","stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":2},"content":[{"type":"tool_use","id":"t%d","name":"Bash","input":{"command":"x"}}]}`, n, n))
+}
+
+func claudeEnd(session string, n int) string {
+	return claudeLine(session, n, fmt.Sprintf(`"type":"assistant","message":{"id":"m%d","model":"x","stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2},"content":[{"type":"text","text":"done"}]}`, n))
+}
+
+func types(es []event.Event) (out []string) {
+	for _, e := range es {
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+// A session that another process owns is told by that one: what it told up to
+// its end is never told again, what comes after is.
+func TestAnOwnedSessionIsLeftAlone(t *testing.T) {
+	logs, dir := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "projects", "p", "s1.jsonl")
+	writeFile(t, file, claudePrompt("s1", 1))
+	wrapper, err := jsonl.Open(logs, "claude-code", "s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newTestWatch(t, logs)
+	fo, err := follow.New(follow.Config{Paths: []string{dir}, Handler: w, Retry: 50 * time.Millisecond, Poll: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- fo.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	time.Sleep(300 * time.Millisecond)
+	if n := wrapper.Size(); n != 0 {
+		t.Fatalf("%d bytes were written beside the owner", n)
+	}
+	// The wrapper tells its session, and ends it.
+	s := session.New(session.Config{Agent: "claude-code", Host: "h", Session: "s1", State: session.NewState()})
+	at := time.Date(2026, 11, 29, 12, 0, 2, 0, time.UTC)
+	gate := testGate(event.Full)
+	drafts := s.Bind(at, []event.Draft{{Header: event.Header{Type: "run.started", Run: "r1"}, Key: "r1"}})
+	drafts = append(drafts, s.Exit(at, session.Exit{})...)
+	for i := range drafts {
+		e, err := gate.Seal(&drafts[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wrapper.Append(e.AppendJSON(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appendFile(t, file, claudeTool("s1", 2)) // told by the wrapper, by then
+	if err := wrapper.Close(); err != nil {
+		t.Fatal(err)
+	}
+	appendFile(t, file, claudePrompt("s1", 5)+claudeEnd("s1", 6)) // resumed without a wrapper
+	want := []string{"session.started", "run.started", "run.finished", "session.ended", "run.started", "x.claude-code.model.usage", "run.finished"}
+	want[2] = types(sessionLogs(t, logs)["claude-code/s1"])[2] // how a run that was open ends is the wrapper's
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		got := types(sessionLogs(t, logs)["claude-code/s1"])
+		if slices.Equal(got, want) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got  %q\nwant %q", got, want)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if w.Stats().Owned == 0 {
+		t.Error("that the session was owned is not counted")
+	}
+}
+
+// A wrapper that starts on a session which a watch has just told gets it.
+func TestAWrapperGetsTheSession(t *testing.T) {
+	logs, dir := t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(dir, "projects", "p", "s1.jsonl"), claudePrompt("s1", 1))
+	w := newTestWatch(t, logs)
+	fo, err := follow.New(follow.Config{Paths: []string{dir}, Handler: w, Poll: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- fo.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	deadline := time.Now().Add(10 * time.Second)
+	for w.Stats().Events == 0 && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	log, err := jsonl.Open(logs, "claude-code", "s1")
+	if err != nil {
+		t.Fatalf("the watch keeps a session without news: %v", err)
+	}
+	log.Close()
+}
+
+// Two watches over the same logs tell everything once.
+func TestTwoWatches(t *testing.T) {
+	logs, dir := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "projects", "p", "s1.jsonl")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	for range 2 {
+		fo, err := follow.New(follow.Config{Paths: []string{dir}, Handler: newTestWatch(t, logs), Retry: 50 * time.Millisecond, Poll: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { done <- fo.Run(ctx) }()
+	}
+	defer func() { cancel(); <-done; <-done }()
+	writeFile(t, file, "")
+	want := 1
+	for n := 1; n <= 20; n++ {
+		appendFile(t, file, claudePrompt("s1", n)+claudeTool("s1", n)+claudeEnd("s1", n))
+		want += 4 // the two messages have one id
+		time.Sleep(30 * time.Millisecond)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		got := sessionLogs(t, logs)["claude-code/s1"]
+		if len(got) == want {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d events, want %d: %q", len(got), want, types(got))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	time.Sleep(3 * time.Second) // the other one takes the session over, and has nothing to add
+	if got := sessionLogs(t, logs)["claude-code/s1"]; len(got) != want {
+		t.Fatalf("%d events became %d", want, len(got))
+	}
+}
+
+// What a fork repeats of its parent is not told again.
+func TestForks(t *testing.T) {
+	dir := t.TempDir()
+	line := func(id, session, more string) string {
+		return fmt.Sprintf(`{"timestamp":"2026-11-29T12:00:00Z","type":"session_meta","payload":{"session_id":%q,"id":%q,"cli_version":"0.171.0"%s}}`+"\n", session, id, more)
+	}
+	turn := func(n int) string {
+		return fmt.Sprintf(`{"timestamp":"2026-11-29T12:00:%02dZ","type":"event_msg","payload":{"type":"item_completed","turn_id":"turn%d","item":{"type":"UserMessage","content":[{"type":"text","text":"go"}]}}}`+"\n"+
+			`{"timestamp":"2026-11-29T12:00:%02dZ","type":"response_item","payload":{"type":"function_call","name":"exec_command","arguments":"{\"cmd\":\"x\"}","call_id":"c%d"}}`+"\n"+
+			`{"timestamp":"2026-11-29T12:00:%02dZ","type":"event_msg","payload":{"type":"task_complete","turn_id":"turn%d","root_turn_id":"turn%d","last_agent_message":"done"}}`+"\n", n, n, n, n, n, n, n)
+	}
+	writeFile(t, filepath.Join(dir, "rollout-1-a.jsonl"), line("a", "a", "")+turn(1)+turn(2))
+	writeFile(t, filepath.Join(dir, "rollout-2-b.jsonl"), line("b", "b", `,"forked_from_id":"a"`)+turn(1)+turn(2)+turn(3))
+	got := readOnce(t, t.TempDir(), nil, dir)
+	if n := len(got["codex/a"]); n != 7 {
+		t.Errorf("the parent: %q", types(got["codex/a"]))
+	}
+	if want := []string{"session.started", "run.started", "tool.requested", "run.finished"}; !slices.Equal(types(got["codex/b"]), want) {
+		t.Errorf("the fork: %q, want %q", types(got["codex/b"]), want)
+	}
+}
+
+// A layout or a version that nobody knows is told, once.
+func TestWhatIsNotKnownIsTold(t *testing.T) {
+	logs, dir := t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(dir, "strange.jsonl"), "{\"hello\":1}\n{\"hello\":2}\n")
+	writeFile(t, filepath.Join(dir, "projects", "p", "s9.jsonl"), strings.ReplaceAll(claudePrompt("s9", 1), "2.1.197", "9.0.0"))
+	writeFile(t, filepath.Join(dir, "projects", "p", "s8.jsonl"), claudeLine("s8", 1, `"type":"brand-new"`)+"not json\n")
+	writeFile(t, filepath.Join(dir, "history.jsonl"), "{\"display\":\"x\"}\n")
+	for range 2 {
+		got := readOnce(t, logs, nil, dir)
+		if want := []string{"session.started", "x.aep-wrap.log.unknown"}; !slices.Equal(types(got["aep-wrap/watch"]), want) {
+			t.Errorf("got %q, want %q", types(got["aep-wrap/watch"]), want)
+		}
+		if want := []string{"session.started", "x.aep-wrap.log.strange", "run.started"}; !slices.Equal(types(got["claude-code/s9"]), want) {
+			t.Errorf("got %q, want %q", types(got["claude-code/s9"]), want)
+		}
+		if want := []string{"session.started", "x.claude-code.session.brand_new", "x.aep-wrap.input.refused"}; !slices.Equal(types(got["claude-code/s8"]), want) {
+			t.Errorf("got %q, want %q", types(got["claude-code/s8"]), want)
+		}
+	}
 }

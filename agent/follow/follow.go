@@ -34,8 +34,8 @@ type Handler interface {
 	Open(f *File)
 	// Take takes records of a file, in their order, and says how many of them
 	// are safe: written where a crash of this process loses nothing. Those
-	// that are not come again after a while.
-	Take(f *File, records []Record) int
+	// that are not come again after the given while.
+	Take(f *File, records []Record) (safe int, again time.Duration)
 	// Close tells that a file is gone, or was written anew.
 	Close(f *File)
 	// Idle is called now and then.
@@ -56,7 +56,7 @@ type Config struct {
 	Say     func(line string) // tells the user; may be nil
 
 	Settle    time.Duration // how long news is gathered: 10 ms
-	Poll      time.Duration // where no news is announced: 500 ms
+	Poll      time.Duration // where no news is announced: 250 ms
 	SlowPoll  time.Duration // beside the announcements: 5 s
 	SaveEvery time.Duration // how often cursors are saved: 1 s
 	Retry     time.Duration // how long a record that was not taken waits: 1 s
@@ -100,6 +100,7 @@ type Follower struct {
 	spans  [][2]int
 	saved  time.Time
 	saving chan struct{} // closed when the saving under way is done
+	next   time.Time     // when a file's time comes
 
 	statMu sync.Mutex
 	stats  Stats
@@ -135,7 +136,7 @@ func New(c Config) (*Follower, error) {
 		}
 	}
 	def(&c.Settle, 10*time.Millisecond)
-	def(&c.Poll, 500*time.Millisecond)
+	def(&c.Poll, 250*time.Millisecond)
 	def(&c.SlowPoll, 5*time.Second)
 	def(&c.SaveEvery, time.Second)
 	def(&c.Retry, time.Second)
@@ -195,6 +196,9 @@ func (fo *Follower) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if now := time.Now(); !fo.next.After(now) {
+			fo.next = now.Add(time.Hour)
+		}
 		if !more {
 			select {
 			case <-ctx.Done():
@@ -206,6 +210,7 @@ func (fo *Follower) Run(ctx context.Context) error {
 				case <-time.After(fo.cfg.Settle):
 				}
 			case <-poll.C:
+			case <-time.After(time.Until(fo.next)):
 			}
 		}
 		select {
@@ -649,6 +654,13 @@ func (fo *Follower) turn(f *File) bool {
 	return !eof && f.later.IsZero()
 }
 
+// soon has files whose time has come looked at then.
+func (fo *Follower) soon(at time.Time) {
+	if at.Before(fo.next) {
+		fo.next = at
+	}
+}
+
 // openFile opens a file, and closes another where that makes too many.
 func (fo *Follower) openFile(f *File) error {
 	if f.f != nil {
@@ -791,7 +803,7 @@ func (fo *Follower) read(f *File) (eof bool) {
 }
 
 func (fo *Follower) take(f *File, eof bool) {
-	done := fo.cfg.Handler.Take(f, fo.recs)
+	done, again := fo.cfg.Handler.Take(f, fo.recs)
 	taken := fo.recs[:done]
 	fo.statMu.Lock()
 	fo.stats.Records += int64(done)
@@ -811,7 +823,11 @@ func (fo *Follower) take(f *File, eof bool) {
 		if done > 0 {
 			f.offset = taken[done-1].End
 		}
-		f.later = time.Now().Add(fo.cfg.Retry)
+		if again <= 0 {
+			again = fo.cfg.Retry
+		}
+		f.later = time.Now().Add(again)
+		fo.soon(f.later)
 	}
 	if f.packed == "" || eof {
 		if _, err := f.tailAt(f.offset); err != nil {

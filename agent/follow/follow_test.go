@@ -35,7 +35,7 @@ func (k *taker) Open(f *File) {
 	k.opens[filepath.Base(f.Path)]++
 }
 
-func (k *taker) Take(_ *File, rs []Record) int {
+func (k *taker) Take(_ *File, rs []Record) (int, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, r := range rs {
@@ -44,11 +44,11 @@ func (k *taker) Take(_ *File, rs []Record) int {
 			line = string(r.Fault)
 		}
 		if k.refuse != nil && k.refuse(line) {
-			return i
+			return i, 0
 		}
 		k.got = append(k.got, line)
 	}
-	return len(rs)
+	return len(rs), 0
 }
 
 func (k *taker) Close(*File) { k.mu.Lock(); k.closes++; k.mu.Unlock() }

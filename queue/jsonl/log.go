@@ -70,19 +70,34 @@ func Path(root, agent, session string) string {
 }
 
 // ownPatience is how long a session's owner waits for one that only looks
-// whether there is an owner, or that closes what a dead one left.
+// whether there is an owner, that closes what a dead one left, or that watches
+// the session's own logs.
 const ownPatience = time.Second
 
 // Open opens, or starts, the log of a session and takes its ownership. The
 // error is an *ErrOwned where another process has it, and keeps it.
 func Open(root, agent, session string) (*Log, error) {
 	path := Path(root, agent, session)
+	asked := false
 	for deadline := time.Now().Add(ownPatience); ; time.Sleep(20 * time.Millisecond) {
 		l, err := OpenPath(path)
 		if owned := (*ErrOwned)(nil); !errors.As(err, &owned) || time.Now().After(deadline) {
 			return l, err
 		}
+		if !asked {
+			asked = true
+			if os.WriteFile(beside(path, ".want"), nil, 0o600) == nil {
+				defer os.Remove(beside(path, ".want"))
+			}
+		}
 	}
+}
+
+// Wanted says whether somebody whose session it is waits for the ownership of
+// the log at path. Who only watches gives it up then.
+func Wanted(path string) bool {
+	fi, err := os.Lstat(beside(path, ".want"))
+	return err == nil && time.Since(fi.ModTime()) < 2*ownPatience
 }
 
 // OpenPath is Open for a log that was found by its path, for whoever does not
