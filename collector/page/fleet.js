@@ -2,7 +2,7 @@
 // sent. It is folded from events, which may come twice and, over two
 // subscriptions, in any order; it never keeps the events themselves.
 
-import { isObject, list, str, ulid } from './text.js';
+import { isObject, list, str, ulid, when } from './text.js';
 
 const maxSessions = 2000;
 const maxClosed = 500; // requests that are over
@@ -46,7 +46,7 @@ export class Fleet {
       return null;
     }
     const s = this.session(ev);
-    const t = Date.parse(ev.time) || 0;
+    const t = when(ev.time);
     if (t > s.last) s.last = t;
     if (t && t < s.first) s.first = t;
     if (!s.at || later(ev, s.at)) {
@@ -97,7 +97,7 @@ export class Fleet {
     const key = idOf(ev.source, ev.id);
     if (this.requests.has(key)) return; // told again; what was shown stays
     const r = {
-      key, id: ev.id, s, ev, at: Date.parse(ev.time) || 0, expires: Date.parse(str(data.expires_at)) || 0,
+      key, id: ev.id, s, ev, at: when(ev.time), expires: when(data.expires_at),
       status: 'open', answer: null, by: '', via: '', resolution: '', responds: [], routed: [], subjectEv: null, effect: '', live: false,
     };
     this.requests.set(key, r);
@@ -165,7 +165,7 @@ export class Fleet {
   command(ev, data) {
     let c = this.commands.get(ev.id);
     if (!c) {
-      c = { id: ev.id, type: ev.type, session: ev.session, subject: str(ev.subject), agent: str(ev.agent), source: ev.source, data, at: Date.parse(ev.time) || 0, mine: false, status: 'sent', reason: '', detail: '', outcome: '', good: false, ack: '' };
+      c = { id: ev.id, type: ev.type, session: ev.session, subject: str(ev.subject), agent: str(ev.agent), source: ev.source, data, at: when(ev.time), mine: false, status: 'sent', reason: '', detail: '', outcome: '', good: false, ack: '' };
       this.keep(c);
     }
     if (c.source !== ev.source) return;

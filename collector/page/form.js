@@ -131,8 +131,9 @@ function number(f, id) {
 
 function group(f) {
   const node = el('fieldset', 'field');
-  node.append(f.label('legend'));
-  return node;
+  const picks = el('div', 'picks');
+  node.append(f.label('legend'), picks);
+  return { node, picks };
 }
 
 function pick(node, type, name, label, hint) {
@@ -157,35 +158,35 @@ function unpick(f, node, radios) {
   if (f.required) return;
   const b = button('link small', 'No answer', () => {
     for (const r of radios) r.checked = false;
-    node.dispatchEvent(new Event('change'));
+    node.dispatchEvent(new Event('change', { bubbles: true }));
   });
   node.append(b);
 }
 
 function yesNo(f, id) {
-  const node = group(f);
+  const { node, picks } = group(f);
   node.classList.add('inline');
-  const yes = pick(node, 'radio', id, 'Yes');
-  const no = pick(node, 'radio', id, 'No');
-  unpick(f, node, [yes, no]);
+  const yes = pick(picks, 'radio', id, 'Yes');
+  const no = pick(picks, 'radio', id, 'No');
+  unpick(f, picks, [yes, no]);
   return { node, controls: [yes, no], read: () => (yes.checked ? { value: true } : no.checked ? { value: false } : {}) };
 }
 
 function choose(f, id, choices) {
-  const node = group(f);
+  const { node, picks } = group(f);
   const multi = f.spec.multi === true;
   const type = multi ? 'checkbox' : 'radio';
-  const inputs = choices.map((c) => pick(node, type, id, clip(str(c.label) || c.id, 500), clip(str(c.description), 500)));
+  const inputs = choices.map((c) => pick(picks, type, id, clip(str(c.label) || c.id, 500), clip(str(c.description), 500)));
   let other = null;
   let words = null;
   if (f.spec.other === true) {
-    other = pick(node, type, id, 'Something else');
+    other = pick(picks, type, id, 'Something else');
     words = el('textarea', 'other');
     words.rows = 1;
     words.maxLength = 20_000;
     words.setAttribute('aria-label', 'Something else, in your words');
     words.hidden = true;
-    node.append(words);
+    picks.append(words);
     words.addEventListener('input', () => { if (words.value) other.checked = true; });
   }
   const sync = () => { if (words) words.hidden = !other.checked; };
@@ -193,7 +194,7 @@ function choose(f, id, choices) {
     sync();
     if (other && e.target === other && other.checked) words.focus();
   });
-  if (!multi) unpick(f, node, other ? [...inputs, other] : inputs);
+  if (!multi) unpick(f, picks, other ? [...inputs, other] : inputs);
   return {
     node, controls: other ? [...inputs, other, words] : inputs,
     read() {

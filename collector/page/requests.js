@@ -246,11 +246,11 @@ class Card {
     }
     this.what.replaceChildren(...parts, ...notes.map((n) => el('p', 'note', n)));
 
-    const digest = str(subject.args_digest);
+    const digest = /^[0-9a-f]{32}$/.test(str(subject.args_digest)) ? subject.args_digest : '';
     const covers = [];
     if (data.kind === 'permission') {
       covers.push(`An approval covers this one call of ${visible(clip(str(r.ev.subject) || 'the tool', 80))}`
-        + (digest ? `, and no other arguments: the answer names their digest (${digest.slice(0, 12).replace(/[^0-9a-f]/g, '')})` : ', by the id of this request'));
+        + (digest ? `, and no other arguments: the answer names their digest (${digest.slice(0, 12)})` : ', by the id of this request'));
       const far = list(data.options).filter((o) => isObject(o) && role(o) !== 'refuse' && farther(o));
       if (far.length) covers.push(`but \u201c${visible(clip(str(far[0].label) || str(far[0].id), 80))}\u201d reaches farther: the agent then asks no more for what it takes for the same`);
     }
@@ -378,7 +378,7 @@ class Card {
       const free = ['input', 'auth', 'other'].includes(data.kind) || !(data.kind in kinds) || options.length === 0;
       const refuses = options.some((o) => role(o) === 'refuse');
       if (free || refuses) {
-        const what = free ? 'Answer' : 'Why not, for the agent to read (optional)';
+        const what = free ? 'Answer' : 'Why not (the agent reads it)';
         this.text = data.kind === 'auth' ? el('input') : el('textarea');
         if (data.kind === 'auth') this.text.type = 'password';
         else this.text.rows = 1;

@@ -76,6 +76,10 @@ export const isObject = (v) => typeof v === 'object' && v !== null && !Array.isA
 export const str = (v) => (typeof v === 'string' ? v : '');
 export const list = (v) => (Array.isArray(v) ? v : []);
 
+// when reads a time as the protocol writes it; 0 for all else, of which
+// Date.parse would make something.
+export const when = (v) => (/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[-+]\d\d:\d\d)$/i.test(str(v)) && Date.parse(v) || 0);
+
 export function clip(text, n) {
   return text.length > n ? `${text.slice(0, n)}\u2026` : text;
 }

@@ -1,7 +1,7 @@
 // One session's events, in order or as what led to what. However many they
 // are, the page holds only the rows that are seen.
 
-import { $, button, clip, el, fill, isObject, put, span, str, visible } from './text.js';
+import { $, button, clip, el, fill, isObject, put, span, str, visible, when } from './text.js';
 import { level, later } from './fleet.js';
 
 const narrow = matchMedia('(max-width: 48rem)');
@@ -164,7 +164,7 @@ export class Timeline {
   describe(rec, ev, raw) {
     rec.level = level(ev);
     rec.raw = raw;
-    rec.t = Date.parse(ev.time) || 0;
+    rec.t = when(ev.time);
     rec.tone = toneOf(ev);
     rec.weight = Math.max(0, severities.indexOf(ev.severity ?? 'info'));
     [rec.about, rec.note] = gist(ev);

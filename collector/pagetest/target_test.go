@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -95,7 +96,7 @@ func (tg *target) emit(typ string, data any, more ...obj) string {
 	tg.mu.Unlock()
 	ev := obj{
 		"aep": "0.1", "id": fmt.Sprintf("%s-%06d", tg.session, seq), "type": typ, "time": time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
-		"source": "aep://host-a/agent/" + tg.agent + "/session/" + tg.session, "agent": tg.agent, "session": tg.session, "seq": seq, "capture": "full",
+		"source": "aep://host-a/agent/" + url.PathEscape(tg.agent) + "/session/" + url.PathEscape(tg.session), "agent": tg.agent, "session": tg.session, "seq": seq, "capture": "full",
 	}
 	if data != nil {
 		ev["data"] = data
