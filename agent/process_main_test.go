@@ -17,7 +17,7 @@ import (
 )
 
 // The test binary is also a small wrapper (@wrap), the agents that the tests
-// wrap (@play), and the shim.
+// wrap (@play), a watch (@watch), and the shim.
 func TestMain(m *testing.M) {
 	switch {
 	case IsShim(os.Args):
@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 		os.Exit(wrapMain(os.Args[2:]))
 	case len(os.Args) > 2 && os.Args[1] == "@play":
 		os.Exit(playMain(os.Args[2:]))
+	case len(os.Args) > 4 && os.Args[1] == "@watch":
+		os.Exit(watchMain(os.Args[2], os.Args[3], os.Args[4]))
 	}
 	// With the race detector each process would sleep for a second at its end.
 	if os.Getenv("GORACE") == "" {
