@@ -1,0 +1,422 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"aep-wrap/adapters"
+	"aep-wrap/adapters/opencode"
+	"aep-wrap/control"
+	"aep-wrap/event"
+	"aep-wrap/redaction"
+)
+
+// fakeServer is a runtime's server: the test puts items into its stream.
+type fakeServer struct {
+	t *testing.T
+	*httptest.Server
+	mu      sync.Mutex
+	streams int                // opened so far
+	push    chan string        // raw bytes of the stream; "" ends it
+	bodies  map[string]string  // answers to GET
+	posts   chan string        // "PATH BODY"
+	status  map[string]int     // by path
+	auth    string             // what every request must have, user:password
+	cut     context.CancelFunc // of the stream at hand
+}
+
+func newFakeServer(t *testing.T) *fakeServer {
+	f := &fakeServer{t: t, push: make(chan string, 100), bodies: map[string]string{"/session/status": "{}", "/permission": "[]", "/question": "[]"},
+		posts: make(chan string, 10), status: map[string]int{}}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
+	return f
+}
+
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	auth, code, body := f.auth, f.status[r.URL.Path], f.bodies[r.URL.Path]
+	f.mu.Unlock()
+	if user, password, _ := r.BasicAuth(); auth != "" && user+":"+password != auth {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	switch {
+	case r.Method == http.MethodPost:
+		b, _ := io.ReadAll(r.Body)
+		if code != 0 {
+			w.WriteHeader(code)
+		}
+		f.posts <- r.URL.RequestURI() + " " + string(b)
+	case r.URL.Path == "/event":
+		f.mu.Lock()
+		f.streams++
+		f.mu.Unlock()
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"type\":\"server.connected\",\"properties\":{}}\n\n")
+		w.(http.Flusher).Flush()
+		for {
+			select {
+			case s := <-f.push:
+				if s == "" {
+					return
+				}
+				fmt.Fprint(w, s)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	case body != "":
+		fmt.Fprint(w, body)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func (f *fakeServer) item(typ, properties string) {
+	f.push <- `data: {"type":"` + typ + `","properties":` + properties + "}\n\n"
+}
+
+func (f *fakeServer) opened() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.streams
+}
+
+// serverWorld is a launch's road with a server followed onto it.
+type serverWorld struct {
+	t      *testing.T
+	fake   *fakeServer
+	road   *Road
+	basket *basket
+	target *control.Dispatcher
+	server *Server
+	said   chan string
+}
+
+func newServerWorld(t *testing.T, f *fakeServer, change func(*ServerConfig)) *serverWorld {
+	t.Helper()
+	w := &serverWorld{t: t, fake: f, basket: &basket{}, said: make(chan string, 10)}
+	a := opencode.Adapter()
+	w.target = control.New(control.Config{
+		Vendor: a.Name, Accepts: []string{control.Respond, control.Cancel},
+		Clock: control.Clock{Now: time.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }},
+		Emit:  func(s string, c []byte, d []event.Draft) error { return w.road.Control(s, c, d) },
+		Do:    func(control.Effect) {},
+	})
+	w.road = NewRoad(RoadConfig{
+		Adapter: a, Agent: a.Name, Host: "h", Session: "launch", Start: time.Now(), LogDir: t.TempDir(),
+		Gate:  redaction.NewGate(redaction.DefaultPolicy(), redaction.NewPipeline(redaction.Options{})),
+		Sinks: []Sink{w.basket}, Control: w.target, Patience: Patience{Both: time.Minute},
+	})
+	c := ServerConfig{Serving: a.Server, At: adapters.Served{URL: f.URL}, Road: w.road, Say: func(s string) { w.said <- s }}
+	if change != nil {
+		change(&c)
+	}
+	var err error
+	if w.server, err = FollowServer(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.close() })
+	return w
+}
+
+func (w *serverWorld) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	w.server.Close(ctx)
+}
+
+// types are the protocol's events so far, without x.*.
+func (w *serverWorld) types() (out []string) {
+	w.basket.mu.Lock()
+	defer w.basket.mu.Unlock()
+	for _, it := range w.basket.items {
+		e, err := event.Parse(it.Line)
+		if err != nil {
+			w.t.Fatalf("%v: %s", err, it.Line)
+		}
+		if !strings.HasPrefix(e.Type, "x.") && event.Category(e.Type) != "control" {
+			out = append(out, e.Type)
+		}
+	}
+	return out
+}
+
+func (w *serverWorld) sees(want string) {
+	w.t.Helper()
+	got := ""
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if got = strings.Join(w.types(), " "); got == want {
+			return
+		}
+	}
+	w.t.Fatalf("events\n%s\nwant\n%s", got, want)
+}
+
+// answer sends a control.attention.respond to the first request that waits.
+func (w *serverWorld) answer(answer string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for _, p := range w.target.Holds().Pending() {
+			if !p.Remote {
+				continue
+			}
+			line := fmt.Sprintf(`{"aep":"0.1","id":%q,"type":"control.attention.respond","subject":%q,"time":%q,"source":"aep://h/console","agent":"console","session":%q,"capture":"redacted","data":{"answer":%s}}`,
+				event.NewID(time.Now()), p.ID, time.Now().UTC().Format(time.RFC3339), p.Session, answer)
+			r := w.target.Handle(control.Origin{Authenticated: true, Peer: "test"}, []byte(line))
+			if r.Refusal != nil {
+				w.t.Fatalf("refused: %s", r.Refusal.AppendJSON(nil))
+			}
+			return
+		}
+	}
+	w.t.Fatal("nothing waits for an answer")
+}
+
+func (f *fakeServer) posted(want string) {
+	f.t.Helper()
+	select {
+	case got := <-f.posts:
+		if got != want {
+			f.t.Errorf("it was told %s\nwant %s", got, want)
+		}
+	case <-time.After(20 * time.Second):
+		f.t.Fatalf("it was not told %s", want)
+	}
+}
+
+const (
+	askedBash   = `{"id":"per_1","sessionID":"ses_1","permission":"bash","patterns":["ls"],"metadata":{"command":"ls"},"tool":{"callID":"c1"}}`
+	promptOne   = `{"sessionID":"ses_1","info":{"id":"msg_1","role":"user","sessionID":"ses_1"}}`
+	runningBash = `{"sessionID":"ses_1","part":{"id":"prt_1","type":"tool","tool":"bash","callID":"c1","state":{"status":"running","input":{"command":"ls"}}}}`
+)
+
+// What a server asks is answered by a request to it, and the answer is told
+// once, whoever says it first.
+func TestServerIsAnswered(t *testing.T) {
+	f := newFakeServer(t)
+	f.auth = "opencode:secret"
+	w := newServerWorld(t, f, func(c *ServerConfig) { c.At.User, c.At.Password, c.At.Query = "opencode", "secret", "directory=/d" })
+	f.item("message.updated", promptOne)
+	f.item("message.part.updated", runningBash)
+	f.item("permission.asked", askedBash)
+	f.item("permission.asked", askedBash) // once more, as after a reconnect
+	w.sees("session.started run.started tool.requested attention.requested")
+	w.answer(`{"option":"once"}`)
+	f.posted(`/permission/per_1/reply?directory=/d {"reply":"once"}`)
+	f.item("permission.replied", `{"sessionID":"ses_1","requestID":"per_1","reply":"once"}`)
+	f.item("session.idle", `{"sessionID":"ses_1"}`)
+	w.sees("session.started run.started tool.requested attention.requested attention.answered attention.resolved run.finished")
+	var via any
+	for _, it := range w.basket.items {
+		e, _ := event.Parse(it.Line)
+		if e.Type == "attention.answered" {
+			var d map[string]any
+			_ = json.Unmarshal(e.Data, &d)
+			via = d["via"]
+		}
+	}
+	if via != "control" {
+		t.Errorf("answered via %v", via)
+	}
+}
+
+// An answer in the runtime's own screen ends the wait; one that the server does
+// not take is told as not applied.
+func TestServerAnswersElsewhere(t *testing.T) {
+	f := newFakeServer(t)
+	f.status["/permission/per_2/reply"] = http.StatusNotFound
+	w := newServerWorld(t, f, nil)
+	f.item("message.updated", promptOne)
+	f.item("permission.asked", askedBash)
+	w.sees("session.started run.started attention.requested")
+	f.item("permission.replied", `{"sessionID":"ses_1","requestID":"per_1","reply":"reject"}`)
+	w.sees("session.started run.started attention.requested attention.answered attention.resolved")
+	f.item("permission.asked", strings.ReplaceAll(askedBash, "per_1", "per_2"))
+	w.answer(`{"option":"reject","text":"no"}`)
+	f.posted(`/permission/per_2/reply {"message":"no","reply":"reject"}`)
+	w.sees("session.started run.started attention.requested attention.answered attention.resolved attention.requested attention.answered attention.resolved")
+}
+
+// A server that answers for itself takes none of ours.
+func TestServerSettled(t *testing.T) {
+	f := newFakeServer(t)
+	w := newServerWorld(t, f, func(c *ServerConfig) { c.At.Settled = true })
+	f.item("permission.asked", askedBash)
+	w.sees("session.started attention.requested")
+	for _, p := range w.target.Holds().Pending() {
+		if p.Remote {
+			t.Errorf("%+v waits for an answer", p)
+		}
+	}
+}
+
+// A stream that ends, or falls silent, is opened again, and what happened
+// meanwhile is asked for.
+func TestServerReconnects(t *testing.T) {
+	for name, cut := range map[string]func(f *fakeServer){
+		"it ends":         func(f *fakeServer) { f.push <- "" },
+		"it falls silent": func(*fakeServer) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t)
+			w := newServerWorld(t, f, func(c *ServerConfig) {
+				v := *c.Serving
+				v.Quiet = 300 * time.Millisecond
+				c.Serving = &v
+			})
+			f.item("message.updated", promptOne)
+			w.sees("session.started run.started")
+			n := f.opened()
+			f.mu.Lock()
+			f.bodies["/permission"] = "[" + askedBash + "]" // asked while nobody listened
+			f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
+			f.mu.Unlock()
+			cut(f)
+			w.sees("session.started run.started attention.requested")
+			if f.opened() <= n {
+				t.Error("the stream was not opened again")
+			}
+			f.mu.Lock()
+			f.bodies["/permission"], f.bodies["/session/status"] = "[]", "{}" // and came to rest
+			f.mu.Unlock()
+			cut(f)
+			w.sees("session.started run.started attention.requested attention.resolved run.finished")
+		})
+	}
+}
+
+// A server that is not there yet is waited for; one that wants another password
+// is told of once.
+func TestServerComesLateOrRefuses(t *testing.T) {
+	port, err := FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFakeServer(t)
+	late := newServerWorld(t, f, func(c *ServerConfig) { c.At.URL = fmt.Sprintf("http://127.0.0.1:%d", port) })
+	select {
+	case <-late.server.Up():
+		t.Fatal("it is up before there is one")
+	case <-time.After(100 * time.Millisecond):
+	}
+	go func() { _ = (&http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), Handler: f}).ListenAndServe() }()
+	f.item("message.updated", promptOne)
+	late.sees("session.started run.started")
+
+	f2 := newFakeServer(t)
+	f2.auth = "opencode:right"
+	w := newServerWorld(t, f2, func(c *ServerConfig) { c.At.User, c.At.Password = "opencode", "wrong" })
+	select {
+	case s := <-w.said:
+		if !strings.Contains(s, "password") || strings.Contains(s, "wrong") {
+			t.Errorf("said: %s", s)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing is said of the password")
+	}
+}
+
+// What comes after the agent's end is still taken in.
+func TestServerLastWords(t *testing.T) {
+	f := newFakeServer(t)
+	w := newServerWorld(t, f, nil)
+	f.item("message.updated", promptOne)
+	w.sees("session.started run.started")
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		f.item("session.idle", `{"sessionID":"ses_1"}`)
+		f.push <- ""
+	}()
+	w.close()
+	w.sees("session.started run.started run.finished")
+}
+
+func TestServerBeside(t *testing.T) {
+	f := newFakeServer(t)
+	w := newServerWorld(t, f, func(c *ServerConfig) { c.Beside = func() bool { return true } })
+	f.item("message.updated", promptOne)
+	f.item("permission.asked", askedBash)
+	w.sees("session.started") // of the session, at the first x.* event
+}
+
+func TestBadServerURL(t *testing.T) {
+	for _, u := range []string{"", "127.0.0.1:1", "http://", "::"} {
+		if _, err := FollowServer(ServerConfig{Serving: opencode.Adapter().Server, At: adapters.Served{URL: u}}); err == nil {
+			t.Errorf("%q is followed", u)
+		}
+	}
+}
+
+func TestReadEvents(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	for name, tt := range map[string]struct {
+		in      string
+		want    []string
+		skipped int
+	}{
+		"items":              {"data: a\n\ndata: b\n\n", []string{"a", "b"}, 0},
+		"CRLF":               {"data: a\r\n\r\n", []string{"a"}, 0},
+		"several lines":      {"event: x\ndata: a\ndata:b\nid: 1\n\n", []string{"a\nb"}, 0},
+		"comments":           {": hello\n\ndata: a\n\n", []string{"a"}, 0},
+		"longer than a page": {"data: " + long + "\n\n", []string{long}, 0},
+		"torn":               {"data: a\n\ndata: b", []string{"a"}, 0},
+		"one over the bound": {"data: " + strings.Repeat("x", maxLine) + "\n\ndata: a\n\n", []string{"a"}, 1},
+		"several over it":    {"data: " + strings.Repeat("x", maxLine/2) + "\ndata: " + strings.Repeat("x", maxLine/2) + "\n\ndata: a\n\n", []string{"a"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			skipped := 0
+			_ = readEvents(strings.NewReader(tt.in), func() {}, func(b []byte) { got = append(got, string(b)) }, func(int) { skipped++ })
+			if strings.Join(got, "|") != strings.Join(tt.want, "|") || skipped != tt.skipped {
+				t.Errorf("%d items, %d passed over", len(got), skipped)
+			}
+		})
+	}
+}
+
+func FuzzReadEvents(f *testing.F) {
+	f.Add("data: a\n\n: c\r\ndata: b\r\n\r\n")
+	f.Fuzz(func(t *testing.T, in string) {
+		n := 0
+		_ = readEvents(strings.NewReader(in), func() {}, func(b []byte) { n += len(b) }, func(int) { t.Fatal("passed over") })
+		if n > len(in) {
+			t.Fatalf("%d bytes of %d", n, len(in))
+		}
+	})
+}
+
+// A server of ours ends with what it started, also what left its group.
+func TestBacking(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	b, err := StartBacking(Spec{Path: sh, Args: []string{"sh", "-c", "setsid sleep 300 & sleep 300"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(b.tree()) < 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it has %v", b.tree())
+		}
+	}
+	procs := b.tree()
+	b.Stop()
+	for _, p := range procs {
+		if now, ok := procByID(p.Pid); ok && now.Start == p.Start && !now.over() {
+			t.Errorf("process %d is left", p.Pid)
+		}
+	}
+}
