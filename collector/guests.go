@@ -1,8 +1,10 @@
 package collector
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -19,6 +21,21 @@ type guest struct {
 	r   *http.Request
 	may Role
 	end func()
+}
+
+// guestOf is what has to be kept of a request to ask again what its sender may
+// do.
+func guestOf(r *http.Request) *http.Request {
+	token := presented(r)
+	kept := &http.Request{Header: http.Header{}, URL: &url.URL{}}
+	if token != "" {
+		kept.Header.Set("Authorization", "Bearer "+token)
+	}
+	ctx := context.Background()
+	if v := r.Context().Value(trusted{}); v != nil {
+		ctx = context.WithValue(ctx, trusted{}, v)
+	}
+	return kept.WithContext(ctx)
 }
 
 var errRevoked = errors.New("the token is not good any more")

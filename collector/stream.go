@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -249,31 +250,47 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
-	ctx, end := context.WithCancelCause(r.Context())
-	defer end(nil)
 	out := newResponse(w, c.limits.Stall, &c.pace)
-	if sub.live && out.takeOver(r, end) {
-		c.taken.Add(1)
+	if !sub.live || !out.takeOver(r) {
+		if c.serveStream(r, sub, gone, out) == lost && !sub.live {
+			// The body has no other way to say that it is not all.
+			panic(http.ErrAbortHandler)
+		}
+		return
+	}
+	// On a goroutine of its own: what net/http holds for a request is free then.
+	c.taken.Add(1)
+	go func() {
 		defer c.taken.Add(-1)
 		defer out.close()
-	}
+		defer func() {
+			if p := recover(); p != nil { // as net/http does it
+				c.log.Error("a stream came to grief", "panic", p, "stack", string(debug.Stack()))
+			}
+		}()
+		c.serveStream(guestOf(r), sub, gone, out)
+	}()
+}
+
+// serveStream serves a subscription to its end, and says how that was.
+func (c *Collector) serveStream(r *http.Request, sub subscription, gone map[string]*buffer, out *response) state {
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
 	cons := &consumer{filter: sub.filter, ceiling: sub.ceiling, live: sub.live, cut: out.expire}
 	// Registered first: an event that arrives once the client has read our
 	// header is its own.
 	c.hub.subscribe(cons, sub.from, sub.all, gone)
 	defer c.hub.unsubscribe(cons)
+	defer c.guests.welcome(r, Watch, func() { end(errRevoked) })()
 	var notes []byte
 	for _, n := range cons.notes {
 		notes = appendExhausted(notes, n)
 	}
 	if err := out.begin(notes); err != nil {
-		return
+		return over
 	}
-	defer c.guests.welcome(r, Watch, func() { end(errRevoked) })()
-	if c.send(ctx, cons, out) == lost && !sub.live {
-		// The body has no other way to say that it is not all.
-		panic(http.ErrAbortHandler)
-	}
+	out.listen(end)
+	return c.send(ctx, cons, out)
 }
 
 // send writes a consumer's events until its stream ends, and says how.
@@ -385,6 +402,7 @@ type response struct {
 	// A connection that was taken over is written to without net/http, which
 	// takes two writes for one and holds several buffers for it.
 	conn net.Conn
+	head http.Header
 	read chan struct{} // closed when nothing more is read
 
 	mu      sync.Mutex // of the two below: expire comes from another goroutine
@@ -396,9 +414,8 @@ func newResponse(w http.ResponseWriter, stall time.Duration, p *pace) *response 
 	return &response{w: w, rc: http.NewResponseController(w), stall: stall, pace: p}
 }
 
-// takeOver takes a stream's connection over, where that can be, and has gone
-// called when its client has gone.
-func (o *response) takeOver(r *http.Request, gone func(error)) bool {
+// takeOver takes a stream's connection over, where that can be.
+func (o *response) takeOver(r *http.Request) bool {
 	if r.ProtoMajor != 1 || r.ProtoMinor < 1 {
 		return false
 	}
@@ -407,10 +424,21 @@ func (o *response) takeOver(r *http.Request, gone func(error)) bool {
 		return false
 	}
 	_ = conn.SetDeadline(time.Time{})
-	o.conn, o.read = conn, make(chan struct{})
+	o.conn, o.head, o.w, o.rc = conn, o.w.Header(), nil, nil
+	return true
+}
+
+// listen has gone called when the client of a connection that was taken over
+// has gone.
+func (o *response) listen(gone func(error)) {
+	if o.conn == nil {
+		return
+	}
+	conn, read := o.conn, make(chan struct{})
+	o.read = read
 	go func() {
-		defer close(o.read)
-		var b [64]byte
+		defer close(read)
+		var b [16]byte
 		for {
 			if _, err := conn.Read(b[:]); err != nil {
 				gone(err)
@@ -418,13 +446,14 @@ func (o *response) takeOver(r *http.Request, gone func(error)) bool {
 			}
 		}
 	}()
-	return true
 }
 
 // close ends a connection that was taken over.
 func (o *response) close() {
 	_ = o.conn.Close()
-	<-o.read
+	if o.read != nil {
+		<-o.read
+	}
 }
 
 // begin sends the header, and the body's beginning.
@@ -433,12 +462,13 @@ func (o *response) begin(p []byte) error {
 		o.w.WriteHeader(http.StatusOK)
 		return o.write(p)
 	}
-	o.w.Header().Set("Transfer-Encoding", "chunked")
-	o.w.Header().Set("Connection", "close")
-	o.w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	o.head.Set("Transfer-Encoding", "chunked")
+	o.head.Set("Connection", "close")
+	o.head.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 200 OK\r\n")
-	_ = o.w.Header().Write(&head)
+	_ = o.head.Write(&head)
+	o.head = nil
 	head.WriteString("\r\n")
 	o.extend()
 	o.pace.wrote()
