@@ -72,7 +72,8 @@ type ACP struct {
 	order []string // of calls
 	last  string   // the session that was spoken of last
 	seen  map[string]bool
-	opens int // requests that open a session and wait for their response
+	args  map[string]string // by session and call: the digest of the input that its tool was told with
+	opens int               // requests that open a session and wait for their response
 	early []adapters.Moment
 }
 
@@ -142,6 +143,7 @@ func (a *ACP) Pipe(s *Spec) error {
 	a.inOver = make(chan struct{})
 	a.over, a.news, a.parsed = make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	a.calls, a.seen = map[string]acpCall{}, map[string]bool{}
+	a.args = map[string]string{}
 	a.gate = acpGate{pending: map[string]string{}, answered: map[string]bool{}}
 	a.cutter(&a.toAgent, false)
 	a.cutter(&a.toEditor, true)
@@ -636,6 +638,7 @@ func (a *ACP) take(f acpFrame) {
 		a.request(f, id, moment)
 	case method != "":
 		m["kind"], m["method"] = "notification", method
+		a.input(moment)
 		a.observe(moment, len(f.line))
 	case id != "" && (m["result"] != nil || m["error"] != nil):
 		m["kind"] = "response"
@@ -654,6 +657,22 @@ func sessionIn(v any) string {
 // opening are the requests whose response is the start of a session. An agent
 // may speak of that session before it.
 var opening = map[string]bool{"session/new": true, "session/load": true, "session/resume": true}
+
+// input notes what a tool was told with: an answer to its permission is bound
+// to that, and the request may show it otherwise.
+func (a *ACP) input(m adapters.Moment) {
+	params, _ := m.Payload["params"].(map[string]any)
+	update, _ := params["update"].(map[string]any)
+	call, _ := update["toolCallId"].(string)
+	input, ok := update["rawInput"]
+	if update["sessionUpdate"] != "tool_call" || call == "" || !ok {
+		return
+	}
+	if len(a.args) >= acpCalls {
+		clear(a.args)
+	}
+	a.args[m.Session+"\n"+call] = event.Digest(input)
+}
 
 func acpKey(agent bool, id string) string {
 	if agent {
@@ -686,6 +705,12 @@ func (a *ACP) request(f acpFrame, id string, m adapters.Moment) {
 	switch {
 	case c.early != nil: // with its response
 	case f.agent && a.Answer && m.Name == acpPermission:
+		params, _ := m.Payload["params"].(map[string]any)
+		call, _ := params["toolCall"].(map[string]any)
+		tool, _ := call["toolCallId"].(string)
+		if digest := a.args[m.Session+"\n"+tool]; digest != "" {
+			m.Payload["input"] = digest
+		}
 		a.known(m.Session)
 		a.await(m, id, len(f.line))
 	default:

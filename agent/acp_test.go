@@ -177,7 +177,7 @@ const (
 	acpPrompt  = `{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go"}]}}`
 	acpCallOf  = `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"t1","title":"ls","kind":"execute","status":"pending","rawInput":{"command":"ls"}}}}`
 	acpOptions = `"options":[{"optionId":"yes","name":"Allow","kind":"allow_once"},{"optionId":"no","name":"Deny","kind":"reject_once"}]`
-	acpAsk     = `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t1","title":"ls","rawInput":{"command":"ls"}},` + acpOptions + `}}`
+	acpAsk     = `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t1","title":"ls","rawInput":{"commands":["ls"]}},` + acpOptions + `}}`
 	acpYes     = `{"jsonrpc":"2.0","id":0,"result":{"outcome":{"outcome":"selected","optionId":"yes"}}}`
 	acpDone    = `{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}`
 )
@@ -200,7 +200,7 @@ func (w *acpWorld) asked() event.Event {
 func (w *acpWorld) respond(request event.Event, option string) {
 	w.t.Helper()
 	from := control.NewFrom("h", "someone")
-	cmd := from.Respond(time.Now(), "s", request.ID, control.Answer{Option: option}, nil, "")
+	cmd := from.Respond(time.Now(), "s", request.ID, control.Answer{Option: option}, nil, event.Digest(map[string]any{"command": "ls"}))
 	if r := w.target.Handle(control.Origin{Authenticated: true}, cmd.AppendJSON(nil)); r.Refusal != nil {
 		w.t.Fatalf("%+v", r.Refusal)
 	}
@@ -386,6 +386,17 @@ func TestACPLateError(t *testing.T) {
 	w.editorHears(acpWithdrawn)
 	w.editor(`{"jsonrpc":"2.0","id":0,"error":{"code":-32800,"message":"Request cancelled"}}`, acpNew)
 	w.agentHears(acpNew)
+}
+
+// An answer to other arguments than those that the agent asks about is refused.
+func TestACPBound(t *testing.T) {
+	w := newACPWorld(t, true)
+	request := w.asked()
+	cmd := control.NewFrom("h", "someone").Respond(time.Now(), "s", request.ID, control.Answer{Option: "yes"}, nil, event.Digest("rm -rf"))
+	w.target.Handle(control.Origin{Authenticated: true}, cmd.AppendJSON(nil))
+	w.told("control.rejected")
+	w.editor(acpYes)
+	w.agentHears(acpYes)
 }
 
 func TestACPEditorIsFirst(t *testing.T) {

@@ -5,8 +5,8 @@
 // A moment is one message as the tee saw it: {kind, method, params, result,
 // error}, where kind is request, notification or response. A response carries
 // the method, and as "request" the params, of the request that it answers;
-// "run" is the prompt turn that the tee named, and "call" its name for a
-// request.
+// "run" is the prompt turn that the tee named, "call" its name for a request,
+// and "input" the digest of the input with which a permission's tool was told.
 package acp
 
 import (

@@ -104,8 +104,16 @@ func TestAnswer(t *testing.T) {
 	}
 	ask.Held = true
 	d := mapMoment(ask)[0]
-	if d.Fields.Get("options") == nil || d.Fields.Get("options_count") != nil || d.Link.Args == "" {
+	if d.Fields.Get("options") == nil || d.Fields.Get("options_count") != nil || d.Link.Args != "" {
 		t.Errorf("%+v", d)
+	}
+	ask.Payload["params"].(map[string]any)["toolCall"].(map[string]any)["rawInput"] = "x"
+	if d := mapMoment(ask)[0]; d.Link.Args != event.Digest("x") {
+		t.Errorf("it is bound to %q", d.Link.Args)
+	}
+	ask.Payload["input"] = "told"
+	if d := mapMoment(ask)[0]; d.Link.Args != "told" {
+		t.Errorf("it is bound to %q", d.Link.Args)
 	}
 	acts := Cancel(adapters.Target{Session: "s"})
 	if len(acts) != 1 || acts[0].Request.Method != "session/cancel" || string(acts[0].Request.Body) != `{"sessionId":"s"}` {

@@ -178,8 +178,11 @@ var asked = Do("params.toolCall", []adapters.TermField{
 	if o, ok := call["rawInput"].(map[string]any); ok {
 		d.Fields = append(d.Fields, event.Whole("context", o))
 	}
-	// What would be allowed: an answer is bound to it.
-	d.Link.Args = event.Digest(call)
+	// What would be allowed: an answer is bound to it. Where the tool was told
+	// with an input, that is what people saw.
+	if d.Link.Args = in.Str("input"); d.Link.Args == "" && call["rawInput"] != nil {
+		d.Link.Args = event.Digest(call["rawInput"])
+	}
 	return true
 })
 
