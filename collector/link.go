@@ -46,15 +46,22 @@ const (
 const deviceRoles = Watch | Control
 
 // SetLinkKey sets the key by which devices' tokens are signed: one that was
-// signed by another is refused from now on, and so is a code that was made
-// before. Without a key there are no links.
+// signed by another is refused from now on, what it opened is ended, and so is
+// a code that was made before. Without a key there are no links.
 func (c *Collector) SetLinkKey(key []byte) {
 	if len(key) < minKey {
 		key = nil
 	}
-	c.links.mu.Lock()
-	defer c.links.mu.Unlock()
-	c.links.key, c.links.codes = key, nil
+	c.links.set(key)
+	c.guests.review(c.allowed)
+}
+
+func (l *links) set(key []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !hmac.Equal(l.key, key) {
+		l.key, l.codes = key, nil
+	}
 }
 
 // mint makes a code.

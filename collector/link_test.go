@@ -72,9 +72,20 @@ func TestLink(t *testing.T) {
 	if log := s.log.String(); !strings.Contains(log, "a device was let in") || strings.Contains(log, link["code"]) || strings.Contains(log, device["token"]) {
 		t.Errorf("the log:\n%s", log)
 	}
-	// Another key, another world.
+	// Another key, another world: what is open ends too.
+	stream := s.open("", head(bearer...))
+	defer stream.resp.Body.Close()
 	_, link = linkCall(t, s, "/link", `{}`, own...)
 	s.SetLinkKey([]byte(strings.Repeat("j", 32)))
+	for open, late := true, time.After(time.Minute); open; {
+		select {
+		case <-stream.got:
+		case <-stream.err:
+			open = false
+		case <-late:
+			t.Fatal("the device's stream goes on")
+		}
+	}
 	if a := s.do("GET", "/stream?live=0", head(bearer...), nil); a.status != http.StatusUnauthorized {
 		t.Errorf("a token of the key before: %d", a.status)
 	}

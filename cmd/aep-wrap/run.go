@@ -120,7 +120,7 @@ func startError(err error) error {
 // agentEnv is our environment without what is ours alone.
 func (a *app) agentEnv() []string {
 	return slices.DeleteFunc(slices.Clone(a.Environ()), func(kv string) bool {
-		return strings.HasPrefix(kv, "AEP_TOKEN=")
+		return strings.HasPrefix(kv, "AEP_TOKEN=") || strings.HasPrefix(kv, "AEP_NOTIFY=")
 	})
 }
 
