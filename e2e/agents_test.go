@@ -3,12 +3,17 @@ package e2e
 import (
 	"encoding/json"
 	"flag"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,25 +37,28 @@ type agentCase struct {
 	env     func(w *world) []string // added to the environment
 	print   func(prompt string) []string
 	tui     []string // the arguments that open its screen
-	ready   string   // what its screen shows when it waits for a prompt
+	ready   string   // what its screen shows when it waits for the first prompt
+	exit    string   // what a person types to leave
 	owns    []string // files of the user's that the agent itself writes anew, bare too
 	scenes  []scene
 	missing []string // what cannot be seen or done, for docs/agents.md
 }
 
-// scene is one visit to an agent. Where play is nil the agent is run headless
-// with the script's prompt, else a person sits at its screen.
+// scene is one visit to an agent. With a script the agent is run headless with
+// its prompt; else a person sits at its screen.
 type scene struct {
 	name   string
 	script string
 	args   []string // before those of print or tui
 	wrap   []string // flags of the wrapper's
 	play   func(s *stage)
-	want   []string // the types of the protocol's events, in order; x.* and progress are left out
+	want   []string // the types of the protocol's events, in order; x.*, progress and control.* are left out
 	check  func(s *stage, events []event.Event)
-	same   bool   // run bare too: the output and the exit code are the same
-	column string // of docs/agents.md, which this scene proves: answerable, cancel, pause or instruct
-	shows  string // what stands there
+	same   bool // run bare too: the output and the exit code are the same
+	remote bool // with a collector, through which others answer and command
+	// shows are the cells of docs/agents.md that this scene proves, by column:
+	// answerable, cancel, pause or instruct.
+	shows map[string]string
 }
 
 // recording is what the scenes of an agent were seen to be: the row of
@@ -66,8 +74,99 @@ type recording struct {
 // stage is a scene being played.
 type stage struct {
 	*world
-	*terminal
-	agent agentCase
+	*terminal // nil where there is no screen
+	turns     int
+}
+
+// ask types a prompt with a script.
+func (s *stage) ask(script string) {
+	s.world.t.Helper()
+	s.turns++
+	s.enter("go " + strconv.Itoa(s.turns) + " [[script:" + script + "]]")
+}
+
+// pendingRecord is a request as aep-wrap pending --json tells it.
+type pendingRecord struct {
+	ID, Session, Kind string
+	Answerable        bool
+}
+
+// respond waits for a request that can be answered from afar, and answers it.
+func (s *stage) respond(answer ...string) {
+	s.world.t.Helper()
+	var p pendingRecord
+	s.eventually("a request that can be answered", func() bool {
+		for line := range strings.Lines(s.run(wrapper(s.world.t), "pending", "--json").stdout) {
+			if err := json.Unmarshal([]byte(line), &p); err != nil {
+				s.world.t.Fatalf("%v: %s", err, line)
+			}
+			if p.Answerable {
+				return true
+			}
+		}
+		return false
+	})
+	s.command("respond", append([]string{p.Session, p.ID}, answer...)...)
+}
+
+// command gives a command from another terminal, and follows it to its end.
+func (s *stage) command(verb string, args ...string) {
+	s.world.t.Helper()
+	if r := s.run(append([]string{wrapper(s.world.t), verb, "--wait", "--timeout", "30s"}, args...)...); r.code != 0 {
+		s.world.t.Fatalf("%s: exit %d\n%s%s", verb, r.code, r.stdout, r.stderr)
+	}
+}
+
+// session is the one that is told of.
+func (s *stage) session() (id string) {
+	s.world.t.Helper()
+	s.eventually("a session", func() bool {
+		for _, f := range s.logFiles() {
+			id = strings.TrimSuffix(filepath.Base(f), ".jsonl")
+		}
+		return id != ""
+	})
+	return id
+}
+
+func (s *stage) eventually(what string, ok func() bool) {
+	s.world.t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.world.t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// collect runs a collector for the world's user; stop ends it.
+func (w *world) collect() (stop func()) {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	w.env = append(w.env, "AEP_LISTEN="+addr)
+	cmd := exec.Command(wrapper(w.t), "collect")
+	cmd.Dir, cmd.Env = w.root, w.environ()
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			break
+		} else if time.Now().After(deadline) {
+			w.t.Fatal("the collector does not listen")
+		}
+	}
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	w.t.Cleanup(stop)
+	return stop
 }
 
 var agentCases []agentCase
@@ -87,8 +186,9 @@ func TestAgents(t *testing.T) {
 					defer func() { ran = !t.Failed() && !t.Skipped() }()
 					rec.Scenes[sc.name] = playScene(t, a, sc, path)
 				})
-				if whole = whole && ran; ran && sc.column != "" {
-					rec.Shows[sc.column] = append(rec.Shows[sc.column], sc.shows)
+				whole = whole && ran
+				for column, what := range sc.shows {
+					rec.Shows[column] = append(rec.Shows[column], what)
 				}
 			}
 			if whole { // not where -run picked some
@@ -102,47 +202,57 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 	w := makeWorld(t, a.program, a.files)
 	w.env = a.env(w)
 	before := w.snapshot()
-	s := &stage{world: w, agent: a}
+	s := &stage{world: w}
+	stop := func() {}
+	if sc.remote {
+		stop = w.collect()
+	}
 	argv := append([]string{path}, sc.args...)
-	if sc.play != nil {
+	if sc.script == "" {
 		argv = append(argv, a.tui...)
 	} else {
 		argv = append(argv, a.print("go [[script:"+sc.script+"]]")...)
 	}
-	var bare result
-	if sc.same {
-		bare = w.run(argv...)
-		w.reset()
-	}
-	argv = append(append(append([]string{wrapper(t)}, sc.wrap...), "--"), argv...)
-	if sc.play != nil {
-		s.terminal = w.open(argv...)
+	wrapped := append(append([]string{wrapper(t)}, sc.wrap...), "--")
+	if sc.script == "" {
+		s.terminal = w.open(append(wrapped, argv...)...)
 		if a.ready != "" {
 			s.see(a.ready)
 		}
 		sc.play(s)
+		s.enter(a.exit)
 		s.wait()
 		s.restored()
 	} else {
-		wrapped := w.run(argv...)
+		var bare result
 		if sc.same {
-			if d := cmp.Diff(lines(bare.stdout), lines(wrapped.stdout)); d != "" {
+			bare = w.run(argv...)
+			w.reset()
+		}
+		end := w.begin(append(wrapped, argv...)...)
+		if sc.play != nil {
+			sc.play(s)
+		}
+		r := end()
+		if sc.same {
+			if d := cmp.Diff(lines(bare.stdout), lines(r.stdout)); d != "" {
 				t.Errorf("stdout differs (- bare + wrapped):\n%s", d)
 			}
-			if bare.code != wrapped.code {
-				t.Errorf("exit code %d, bare %d", wrapped.code, bare.code)
+			if bare.code != r.code {
+				t.Errorf("exit code %d, bare %d", r.code, bare.code)
 			}
 		}
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("exit code %d\nstdout: %s\nstderr: %s", wrapped.code, wrapped.stdout, wrapped.stderr)
+				t.Logf("exit code %d\nstdout: %s\nstderr: %s", r.code, r.stdout, r.stderr)
 			}
 		})
 	}
+	stop()
 	w.untouched(before, a.owns)
 	w.nobodyLeft()
 	events := w.events()
-	got := types(events)
+	got := slices.DeleteFunc(types(events), func(typ string) bool { return event.Category(typ) == "control" })
 	if d := cmp.Diff(sc.want, got); d != "" {
 		t.Errorf("events (- want + got):\n%s", d)
 	}
@@ -163,15 +273,18 @@ func (w *world) untouched(before map[string]string, owns []string) {
 		}
 	}
 	for name, content := range after {
-		if !strings.HasPrefix(name, ".aep/") && ours.MatchString(content) {
-			w.t.Errorf("%s speaks of us: %q", name, ours.FindString(content))
+		if strings.HasPrefix(name, ".aep/") {
+			continue
+		}
+		if at := ours.FindStringIndex(content); at != nil {
+			w.t.Errorf("%s speaks of us: %q", name, content[max(at[0]-60, 0):min(at[1]+60, len(content))])
 		}
 	}
 }
 
 // ours is what the wrapper puts into a launch: the helper's command, the
 // address of the hooks.
-var ours = regexp.MustCompile(`.{0,60}(aep-hook|AEP_HOOK_SOCKET|/hook/[0-9a-f]{48}).{0,60}`)
+var ours = regexp.MustCompile(`aep-hook|AEP_HOOK_SOCKET|/hook/[0-9a-f]{48}`)
 
 // nobodyLeft waits until no process of the world's is there any more: each has
 // its home in its environment.
@@ -223,5 +336,75 @@ func checkRecording(t *testing.T, rec recording) {
 	}
 	if d := cmp.Diff(string(want), string(got)); d != "" {
 		t.Errorf("%s differs (-update records it anew):\n%s", path, d)
+	}
+}
+
+// fromAfar is a visit in which somebody allows a command, refuses one, and
+// pauses, resumes and cancels a run, all from another terminal.
+func fromAfar(s *stage) {
+	s.ask("bash1")
+	s.respond("--option", "allow")
+	s.told("run.finished", 1)
+	s.ask("bash1")
+	s.respond("--option", "deny", "--text", "not today")
+	s.told("run.finished", 2)
+	s.ask("slowtext")
+	s.see("slow words")
+	s.command("pause", s.session())
+	s.command("resume", s.session())
+	s.command("cancel", s.session())
+	s.told("run.cancelled", 1)
+}
+
+// atTheScreen is a visit in which the person allows a command in the agent's
+// own dialog, refuses one, and stops an answer. A refusal ends the run in some
+// agents, in others the model goes on.
+func atTheScreen(dialog, yes, no, refused string) func(*stage) {
+	return func(s *stage) {
+		s.ask("bash1")
+		s.press(dialog, yes)
+		s.told("run.finished", 1)
+		s.ask("bash1")
+		s.press(dialog, no)
+		ended := map[string]int{"run.finished": 1, "run.cancelled": 0}
+		ended[refused]++
+		s.told(refused, ended[refused])
+		s.ask("slowtext")
+		s.see("slow words")
+		s.keys(keyEsc)
+		s.told("run.cancelled", ended["run.cancelled"]+1)
+	}
+}
+
+// press answers a dialog as a person does: some take no key in their first
+// moment, lest one that was meant for something else approves.
+func (s *stage) press(dialog, key string) {
+	s.world.t.Helper()
+	s.see(dialog)
+	re := regexp.MustCompile(dialog)
+	s.eventually("the dialog to go", func() bool {
+		s.keys(key)
+		for range 20 {
+			if !re.MatchString(s.text()) {
+				return true
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return false
+	})
+}
+
+// checkBy asserts who is said to have cancelled each run.
+func checkBy(want ...any) func(*stage, []event.Event) {
+	return func(s *stage, events []event.Event) {
+		var got []any
+		for _, e := range events {
+			if e.Type == "run.cancelled" {
+				got = append(got, data(s.world.t, e)["by"])
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			s.world.t.Errorf("runs cancelled by (- want + got):\n%s", d)
+		}
 	}
 }
