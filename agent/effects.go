@@ -24,6 +24,7 @@ const (
 	wholeGrace    = 5 * time.Second // of a signal that asks the agent to end, before SIGKILL
 	wholePatience = 30 * time.Second
 	standPatience = 2 * time.Second // until a tree stands still, or goes on
+	exitPatience  = 3 * time.Second // of a process whose run was cancelled
 	lookEvery     = 20 * time.Millisecond
 )
 
@@ -125,6 +126,15 @@ func (p *Process) goOn() error {
 	}
 }
 
+// meant says whether an end of the agent from now on is our doing.
+func (p *Process) meant(end bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		p.terminated = end
+	}
+}
+
 func (p *Process) ownEnded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,6 +162,16 @@ func (x *Effects) cancel(p *Process, e control.Effect) error {
 	if len(acts) == 0 || !target.TTY {
 		acts = append(acts, adapters.Act{Signal: "INT", Patience: askPatience}, adapters.Act{Signal: "INT", Patience: askPatience},
 			adapters.Act{Signal: "TERM", Patience: wholeGrace})
+	}
+	if !target.TTY { // what ends of it is ended by us, with its tools
+		p.meant(true)
+		defer func() {
+			select {
+			case <-p.Done():
+			case <-time.After(exitPatience): // a run ends a moment before its process
+				p.meant(false)
+			}
+		}()
 	}
 	var last error
 	for _, a := range acts {
