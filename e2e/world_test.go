@@ -145,19 +145,32 @@ type result struct {
 // run runs a command in the world to its end, with nothing on stdin.
 func (w *world) run(argv ...string) result {
 	w.t.Helper()
+	return w.begin(argv...)()
+}
+
+// begin starts a command, and gives what waits for its end.
+func (w *world) begin(argv ...string) (end func() result) {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
+	w.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = w.dir()
 	cmd.Env = w.environ()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = 5 * time.Second
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		w.t.Fatalf("%v did not end in %v\nstdout: %s\nstderr: %s", argv, 2*patience, out.String(), errs.String())
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
 	}
-	return result{out.String(), errs.String(), exitCode(w.t, err)}
+	return func() result {
+		w.t.Helper()
+		err := cmd.Wait()
+		if ctx.Err() != nil {
+			w.t.Fatalf("%v did not end in %v\nstdout: %s\nstderr: %s", argv, 2*patience, out.String(), errs.String())
+		}
+		cancel()
+		return result{out.String(), errs.String(), exitCode(w.t, err)}
+	}
 }
 
 func exitCode(t *testing.T, err error) int {
