@@ -284,3 +284,61 @@ profiles:
 func (w *world) sleepers() (out []string) {
 	return slices.DeleteFunc(w.left(), func(s string) bool { return !strings.HasPrefix(s, "sleep 1818") })
 }
+
+// facts are what an event says of tools and subagents, whoever tells it.
+func facts(t *testing.T, events []event.Event) (out []string) {
+	t.Helper()
+	for _, e := range events {
+		if strings.HasPrefix(e.Type, "tool.") {
+			tool, _ := data(t, e)["tool"].(map[string]any)
+			out = append(out, fmt.Sprint(e.Type, " ", e.Subject, " ", tool["call_id"]))
+		}
+		if e.Type == "delegation.subagent.started" {
+			out = append(out, fmt.Sprint(e.Type, " ", data(t, e)["agent_type"]))
+		}
+	}
+	return out
+}
+
+// Whoever attaches to our runtime hears the facts of the wrapper's own log, and
+// cancels a run by its session.
+func TestAttach(t *testing.T) {
+	gate(t)
+	w := makeWorld(t, claudeProgram, func(*world) {})
+	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	t.Cleanup(w.endCollector)
+	e := w.runtime(fmt.Sprintf(`
+default: demo
+profiles:
+  demo:
+    command: [%q, demo-agent]
+    wrap: [--adapter, demo, --hold, 1s]
+  sleeper:
+    command: [sh, -c, "sleep 1818"]
+`, wrapper(t)))
+	run := e.run("demo", "play", nil)
+	if x := w.start(wrapper(t), "attach", "--run", run, e.base).wait(); x.code != 0 {
+		t.Fatalf("%+v", x)
+	}
+	var heard []event.Event
+	for _, f := range w.logFiles() {
+		heard = append(heard, w.parse(f)...)
+	}
+	if got, want := facts(t, heard), facts(t, e.log(run)); !slices.Equal(got, want) || len(got) < 6 {
+		t.Errorf("attached:\n%s\nthe log has:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if end := heard[len(heard)-1]; end.Type != "run.finished" || end.Run != run {
+		t.Errorf("the last is %s of %s", end.Type, end.Run)
+	}
+
+	run = e.run("sleeper", "sleep", nil)
+	attached := w.start(wrapper(t), "attach", "--run", run, e.base)
+	agent := e.call("run.get", map[string]any{"run_id": run})["agent_id"].(string)
+	waitFor(t, "it is claimed", func() bool { return strings.Contains(w.start(wrapper(t), "roster", "--json").wait().stdout, agent) })
+	if x := w.start(wrapper(t), "cancel", agent, "--run", run, "--wait").wait(); x.code != 0 {
+		t.Errorf("%+v", x)
+	}
+	if x := attached.wait(); x.code != 0 || e.state(run) != "cancelled" {
+		t.Errorf("%+v; it is %s", x, e.state(run))
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/acp"
+	"aep-wrap/adapters/aeprpc"
 	"aep-wrap/adapters/claudecode"
 	"aep-wrap/adapters/codex"
 	"aep-wrap/adapters/copilot"
@@ -32,6 +33,7 @@ func List() []adapters.Adapter {
 		kilo.Adapter(),
 		copilot.Adapter(),
 		acp.Adapter(),
+		aeprpc.Adapter(),
 		demo.Adapter(),
 		generic.Adapter(),
 	}

@@ -170,6 +170,7 @@ func commands(a *app) []*cobra.Command {
 		newDemoAgentCmd(a),
 		newLinkCmd(a),
 		newRuntimeCmd(a),
+		newAttachCmd(a),
 		newTokenCmd(a),
 		newVersionCmd(a),
 	}
