@@ -335,7 +335,7 @@ func TestKnown(t *testing.T) {
 			{"info":{"id":"msg_2","role":"assistant"},"parts":[{"id":"prt_1","type":"text"},
 				{"id":"prt_2","type":"tool","tool":"read","callID":"c1","state":{"status":"completed","input":{},"output":"x"}},
 				{"id":"prt_3","type":"tool","tool":"bash","callID":"c2","state":{"status":"running","input":{"command":"ls"}}}]}]`,
-		"/permission": `[{"id":"per_1","sessionID":"ses_1","permission":"bash","tool":{"callID":"c2"}}]`,
+		"/permission": `[{"id":"per_0","sessionID":"ses_2","permission":"bash","tool":{"callID":"c0"}},{"id":"per_1","sessionID":"ses_1","permission":"bash","tool":{"callID":"c2"}}]`,
 		"/question":   `[]`,
 	}
 	s := session.New(session.Config{Agent: a.Name, Host: "h", Session: "ses_1", State: session.NewState(), Steer: true})

@@ -57,12 +57,8 @@ func moment(typ string, props map[string]any) adapters.Moment {
 // ---- what was before
 
 // known: the sessions that are at work, with their last prompt and its tools,
-// and what waits for an answer.
-var known = []adapters.Query{
-	{Path: "/session/status", Read: atWork},
-	{Path: "/permission", Read: waiting("permission.asked")},
-	{Path: "/question", Read: waiting("question.asked")},
-}
+// and what waits for an answer in them.
+var known = []adapters.Query{{Path: "/session/status", Read: atWork}}
 
 func atWork(body any, seen []string) (ms []adapters.Moment, more []adapters.Query) {
 	all, ok := body.(map[string]any)
@@ -74,11 +70,13 @@ func atWork(body any, seen []string) (ms []adapters.Moment, more []adapters.Quer
 			ms = append(ms, moment("session.idle", map[string]any{"sessionID": id}))
 		}
 	}
+	busy := map[string]bool{}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		status, _ := all[id].(map[string]any)
 		if status["type"] == "idle" || !token(id) {
 			continue
 		}
+		busy[id] = true
 		more = append(more,
 			adapters.Query{Path: "/session/" + id, Read: func(body any, _ []string) ([]adapters.Moment, []adapters.Query) {
 				info, ok := body.(map[string]any)
@@ -91,7 +89,9 @@ func atWork(body any, seen []string) (ms []adapters.Moment, more []adapters.Quer
 				return messages(id, body), nil
 			}})
 	}
-	return ms, more
+	return ms, append(more,
+		adapters.Query{Path: "/permission", Read: waiting("permission.asked", busy)},
+		adapters.Query{Path: "/question", Read: waiting("question.asked", busy)})
 }
 
 // messages are the last prompt and what came of it so far.
@@ -131,11 +131,14 @@ func messages(session string, body any) (ms []adapters.Moment) {
 	return ms
 }
 
-func waiting(typ string) func(any, []string) ([]adapters.Moment, []adapters.Query) {
+// waiting are the requests of busy sessions: one whose run was aborted stays
+// listed.
+func waiting(typ string, busy map[string]bool) func(any, []string) ([]adapters.Moment, []adapters.Query) {
 	return func(body any, _ []string) (ms []adapters.Moment, _ []adapters.Query) {
 		list, _ := body.([]any)
 		for _, x := range list {
-			if o, ok := x.(map[string]any); ok {
+			o, _ := x.(map[string]any)
+			if session, _ := o["sessionID"].(string); busy[session] {
 				ms = append(ms, moment(typ, o))
 			}
 		}
