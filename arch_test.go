@@ -109,6 +109,8 @@ var rules = []rule{
 		"the Agent Execution Protocol's other role: it is handed who carries runs out, and knows no vendor and no process"},
 	{"collector/client", []string{"event"},
 		"the consumer's side of any AEP endpoint, not of ours alone"},
+	{"collector/pagetest", nil,
+		"a helper of tests: it drives a browser, which no program of ours does"},
 	{"cmd/aep-hook", []string{"agent/hookclient"},
 		"it runs before every tool call: a tiny binary of the standard library"},
 	{"cmd/aep-wrap", []string{"*", "*/*"},

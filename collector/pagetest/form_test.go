@@ -33,38 +33,38 @@ func TestForm(t *testing.T) {
 			{"id": "__proto__", "type": "string", "label": "Odd name"},
 		},
 	}, obj{"subject": "deploy", "capture": "redacted"})
-	tb := w.open(token, desk)
-	tb.sees("Configure the new service deployment")
-	tb.shot("form")
-	ph := w.open(token, phone)
-	ph.sees("Service name")
-	ph.shot("form")
+	tb := w.open(token, Desk)
+	tb.Sees("Configure the new service deployment")
+	tb.Shot("form")
+	ph := w.open(token, Phone)
+	ph.Sees("Service name")
+	ph.Shot("form")
 
-	tb.press(".answers .permit")
-	tb.sees("3 fields need another look.")
-	if got := js[string](tb, `document.activeElement.closest('.field').innerText`); !strings.Contains(got, "Service name") {
+	tb.Press(".answers .permit")
+	tb.Sees("3 fields need another look.")
+	if got := JS[string](tb, `document.activeElement.closest('.field').innerText`); !strings.Contains(got, "Service name") {
 		t.Errorf("the focus is in %q", got)
 	}
-	if n := js[int](tb, `document.querySelectorAll('[aria-invalid="true"]').length`); n < 3 {
+	if n := JS[int](tb, `document.querySelectorAll('[aria-invalid="true"]').length`); n < 3 {
 		t.Errorf("%d controls are marked", n)
 	}
-	tb.shot("wrong")
+	tb.Shot("wrong")
 	field := func(n int, rest string) string { return fmt.Sprintf(`.form > .field:nth-child(%d) %s`, n, rest) }
-	tb.write(field(1, "textarea"), "api")
-	tb.write(field(2, "input"), "12")
-	tb.press(field(3, ".pick:nth-of-type(2)"))
-	tb.press(field(4, ".pick:nth-of-type(1)"))
-	tb.press(field(4, ".pick:nth-of-type(3)"))
-	tb.press(field(5, ".pick:nth-of-type(3)"))
-	tb.write(field(5, ".other"), "DuckDB")
-	js[string](tb, `(() => { const s = document.querySelector('.form select'); s.value = '7'; s.dispatchEvent(new Event('change')); return ''; })()`)
-	tb.write(field(7, "textarea"), "p")
-	tb.press(".answers .permit")
-	tb.sees("At most 9.")
-	tb.sees("One field needs another look.")
-	js[string](tb, `document.querySelector('.form > .field:nth-child(2) input').value = ''`)
-	tb.write(field(2, "input"), "3")
-	tb.press(".answers .permit")
+	tb.Write(field(1, "textarea"), "api")
+	tb.Write(field(2, "input"), "12")
+	tb.Press(field(3, ".pick:nth-of-type(2)"))
+	tb.Press(field(4, ".pick:nth-of-type(1)"))
+	tb.Press(field(4, ".pick:nth-of-type(3)"))
+	tb.Press(field(5, ".pick:nth-of-type(3)"))
+	tb.Write(field(5, ".other"), "DuckDB")
+	JS[string](tb, `(() => { const s = document.querySelector('.form select'); s.value = '7'; s.dispatchEvent(new Event('change')); return ''; })()`)
+	tb.Write(field(7, "textarea"), "p")
+	tb.Press(".answers .permit")
+	tb.Sees("At most 9.")
+	tb.Sees("One field needs another look.")
+	JS[string](tb, `document.querySelector('.form > .field:nth-child(2) input').value = ''`)
+	tb.Write(field(2, "input"), "3")
+	tb.Press(".answers .permit")
 	c := tg.hear()
 	if c["subject"] != request || c["capture"] != "full" {
 		t.Errorf("the command: %v", c)
@@ -74,19 +74,19 @@ func TestForm(t *testing.T) {
 		t.Errorf("the answer (-want +got):\n%s", d)
 	}
 	tg.reject(c, "invalid", "data.answer.values.name is taken")
-	tb.sees("Not accepted, invalid: data.answer.values.name is taken")
-	tb.write(field(1, "textarea"), "-2")
-	tb.press(".answers .permit")
+	tb.Sees("Not accepted, invalid: data.answer.values.name is taken")
+	tb.Write(field(1, "textarea"), "-2")
+	tb.Press(".answers .permit")
 	c2 := tg.hear()
 	if c2["id"] == c["id"] || c2["data"].(obj)["answer"].(obj)["values"].(obj)["name"] != "api-2" {
 		t.Errorf("the second answer: %v", c2)
 	}
 	tg.accept(c2)
 	tg.settle(c2)
-	tb.sees("Answered by you")
-	tb.sees("us-east + ap-south")
-	ph.sees("Answered by aep-wrap-page")
-	tb.shot("answered")
+	tb.Sees("Answered by you")
+	tb.Sees("us-east + ap-south")
+	ph.Sees("Answered by aep-wrap-page")
+	tb.Shot("answered")
 }
 
 // A form without options can be declined; input is free text.
@@ -95,25 +95,25 @@ func TestDeclineAndInput(t *testing.T) {
 	tg := w.emitter("claude-code", "s-input", everything...)
 	tg.begin("/srv")
 	tg.emit("attention.requested", obj{"kind": "form", "prompt": "Which?", "fields": []obj{{"id": "a", "type": "boolean", "label": "A"}}})
-	tb := w.open(token, desk)
-	tb.press(`[data-option="decline"]`)
+	tb := w.open(token, Desk)
+	tb.Press(`[data-option="decline"]`)
 	c := tg.hear()
 	if c["data"].(obj)["answer"].(obj)["option"] != "decline" || c["capture"] != nil {
 		t.Errorf("%v", c)
 	}
 	tg.accept(c)
 	tg.settle(c)
-	tb.sees("Answered by you: decline.")
+	tb.Sees("Answered by you: decline.")
 	tg.emit("attention.requested", obj{"kind": "input", "prompt": "What next?"})
-	tb.sees("What next?")
-	tb.write(".card:not(.over) textarea", "write the tests")
-	tb.press(".card:not(.over) .permit")
+	tb.Sees("What next?")
+	tb.Write(".card:not(.over) textarea", "write the tests")
+	tb.Press(".card:not(.over) .permit")
 	c = tg.hear()
 	if c["data"].(obj)["answer"].(obj)["text"] != "write the tests" || c["capture"] != "full" {
 		t.Errorf("%v", c)
 	}
 	// Seen in the agent's own screen only: there is nothing to press.
 	tg.emit("attention.requested", obj{"kind": "permission", "prompt": "claude-code requests permission: Bash", "respond_via": []string{"oob"}, "options": []obj{{"id": "allow", "label": "Allow"}}}, obj{"subject": "Bash"})
-	tb.sees("It is answered in the agent’s own screen")
-	tb.sees("What exactly it is about is not told at this capture level.")
+	tb.Sees("It is answered in the agent’s own screen")
+	tb.Sees("What exactly it is about is not told at this capture level.")
 }
