@@ -26,6 +26,7 @@ type socket struct {
 	ws   *websocket.Conn
 	wire *wire
 	may  Role
+	peer *caller
 
 	hello   greeting          // the reader's; fixed once something is claimed
 	claimed map[string]*claim // the reader's
@@ -148,13 +149,15 @@ func (c *Collector) socket(w http.ResponseWriter, r *http.Request) {
 	may := c.allowed(r)
 	hj := &hijacker{ResponseWriter: w, stall: c.limits.Stall}
 	// Host and Origin were checked for every path.
-	ws, err := websocket.Accept(hj, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{subprotocol}})
+	ws, err := websocket.Accept(hj, r, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{subprotocol},
+	})
 	if err != nil {
 		c.hub.counts.refused.Add(1)
 		return
 	}
 	s := &socket{
-		c: c, ws: ws, wire: hj.wire, may: may,
+		c: c, ws: ws, wire: hj.wire, may: may, peer: peerOf(r),
 		claimed: map[string]*claim{}, subs: map[string]*sub{}, series: event.Series{Depth: c.limits.Depth},
 		wake: make(chan struct{}, 1), written: make(chan struct{}),
 	}
@@ -454,6 +457,9 @@ func (s *socket) command(it *item) {
 	code, detail := commandUnauthorized, "this connection may not send commands: they want a token, or a local socket, that allows control"
 	if s.may&Control != 0 {
 		to, code, detail = s.c.claims.target(it)
+	}
+	if code == commandRouted && s.peer.below(to.peer) {
+		code, detail = commandUnauthorized, "this command comes from the session's own agent, or from a process that is gone"
 	}
 	if code == commandRouted {
 		// Published first: who watches sees the command before what comes of it.
