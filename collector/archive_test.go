@@ -182,7 +182,7 @@ func TestSlowReaderOfALocalSession(t *testing.T) {
 		return local("s", i, []string{`"severity":"debug"`, `"severity":"notice"`}[i%2])
 	}
 	var all []string
-	for i := range int64(flood) {
+	for i := range flood {
 		all = append(all, line(i))
 	}
 	writeLog(t, dir, "a", "s", 0, all...)

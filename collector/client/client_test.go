@@ -196,7 +196,7 @@ func follow(t *testing.T, e *endpoint, cfg Config, want int) (got []string, noti
 	cfg.Base, cfg.HTTP = srv.URL, &http.Client{Transport: tr}
 	cfg.Told = func(n Notice) { notices = append(notices, n) }
 	cfg.retry = func() backoff.BackOff { return backoff.NewConstantBackOff(time.Millisecond) }
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = Follow(ctx, cfg, func(ev Event) error {
 		got = append(got, string(ev.Line))
