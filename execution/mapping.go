@@ -33,6 +33,7 @@ var outcomes = map[string]string{
 // step is what one event of a session comes to.
 type step struct {
 	events []Event
+	began  string   // the cycle that this event begins
 	over   *Ceiling // passed by this event
 	ask    *ask     // a tool call waits for an answer
 }
@@ -59,6 +60,7 @@ func (r *reading) take(e *event.Event, limits Ceilings, budgets Budgets) (s step
 	switch e.Type {
 	case "run.started":
 		r.Count++
+		s.began = cycle
 		r.Cycles[cycle] = r.Count
 		r.Calls[cycle], r.Tokens[cycle] = 0, 0
 		if limits.MaxCycles > 0 && r.Count > limits.MaxCycles {

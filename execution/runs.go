@@ -35,8 +35,8 @@ type live struct {
 type liveRun struct {
 	job    Job
 	agent  string
-	wall   *time.Timer
 	mu     sync.Mutex
+	timers []*time.Timer
 	limits Ceilings
 	budget Budgets
 	tools  []string // the toolset; empty is any
@@ -235,15 +235,20 @@ func (s *Server) follow(a agentRecord, rec runRecord, job Job) {
 	r := &liveRun{job: job, agent: a.ID, limits: a.Ceilings, budget: a.Budgets, tools: a.Toolset, gate: gated(a.Spec)}
 	if n := a.Ceilings.MaxWallSeconds; n > 0 {
 		left := rec.StartedAt.Add(time.Duration(n) * time.Second).Sub(s.Now())
-		r.wall = time.AfterFunc(max(left, 0), func() { s.exceed(rec.ID, &Ceiling{"max_wall_seconds", CeilingExceeded, n}) })
+		r.timers = append(r.timers, time.AfterFunc(max(left, 0), func() { s.exceed(rec.ID, &Ceiling{"max_wall_seconds", CeilingExceeded, n}) }))
+	}
+	for cycle := range rec.Reading.Cycles { // of a run that is taken up: its budget begins anew
+		s.time(rec.ID, r, cycle, a.Budgets.SecondsPerCycle)
 	}
 	s.live.add(rec.ID, r)
 	s.live.done.Go(func() {
 		defer s.live.remove(rec.ID)
 		err := job.Follow(s.ctx, func(line []byte) error { return s.took(rec.ID, r, line) })
-		if r.wall != nil {
-			r.wall.Stop()
+		r.mu.Lock()
+		for _, t := range r.timers {
+			t.Stop()
 		}
+		r.mu.Unlock()
 		if s.ctx.Err() != nil {
 			return // the next server takes it up
 		}
@@ -305,7 +310,31 @@ func (s *Server) took(run string, r *liveRun, line []byte) error {
 	if st.over != nil {
 		s.exceed(run, st.over)
 	}
+	if st.began != "" {
+		s.time(run, r, st.began, budget.SecondsPerCycle)
+	}
 	return nil
+}
+
+// time ends a run of which a cycle takes longer than its budget says.
+func (s *Server) time(run string, r *liveRun, cycle string, seconds int64) {
+	if seconds <= 0 {
+		return
+	}
+	t := time.AfterFunc(time.Duration(seconds)*time.Second, func() {
+		open := false
+		err := s.Store.view(func(t tx) error {
+			rec, err := t.run(run)
+			_, open = rec.Reading.Cycles[cycle]
+			return err
+		})
+		if err == nil && open && s.ctx.Err() == nil {
+			s.exceed(run, &Ceiling{"seconds_per_cycle", BudgetExhausted, seconds})
+		}
+	})
+	r.mu.Lock()
+	r.timers = append(r.timers, t)
+	r.mu.Unlock()
 }
 
 var errSeen = errors.New("taken in before")

@@ -177,12 +177,19 @@ func TestEndsOfARun(t *testing.T) {
 	}
 }
 
-func TestWallTime(t *testing.T) {
+func TestBoundsInTime(t *testing.T) {
 	w := newWorld(t)
-	run, _ := w.run(w.agent(map[string]any{"ceilings": map[string]any{"max_wall_seconds": 1}}))
-	w.eventually("the end", func() bool { return w.state(run) == Failed })
-	if got := w.events(run, ""); got[len(got)-1].Payload["error"].(map[string]any)["ceiling"] != "max_wall_seconds" {
-		t.Errorf("%v", got)
+	for ceiling, spec := range map[string]map[string]any{
+		"max_wall_seconds":  {"ceilings": map[string]any{"max_wall_seconds": 1}},
+		"seconds_per_cycle": {"budgets": map[string]any{"seconds_per_cycle": 1}},
+	} {
+		run, j := w.run(w.agent(spec))
+		j.turn(1)
+		j.tell("run.started", "late", nil)
+		w.eventually("the end", func() bool { return w.state(run) == Failed })
+		if got := w.events(run, ""); got[len(got)-1].Payload["error"].(map[string]any)["ceiling"] != ceiling {
+			t.Errorf("%s: %v", ceiling, got)
+		}
 	}
 }
 
