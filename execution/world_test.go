@@ -316,4 +316,8 @@ func (j *job) Decide(_ context.Context, _, request string, allow bool, reason st
 	return nil
 }
 
-func (j *job) decision(request string) string { j.mu.Lock(); defer j.mu.Unlock(); return j.decided[request] }
+func (j *job) decision(request string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.decided[request]
+}
