@@ -8,6 +8,34 @@ import (
 	"time"
 )
 
+// CommandLine is how a runtime is started, as far as it tells a session of this
+// terminal from everything else.
+type CommandLine struct {
+	Commands []string // its own names
+	Packages []string // what npx and the like run, and node by their folder
+	Grammar
+	Idle []string // subcommands that start no session of this terminal
+	Asks []string // flags that print something and end
+}
+
+// Detect finds the runtime in a command line.
+func (c CommandLine) Detect(l Launch) bool { return c.index(l.Args) >= 0 }
+
+func (c CommandLine) index(args []string) int { return CommandIndex(args, c.Commands, c.Packages) }
+
+// Begin reads a launch: its wiring before anything is changed, the words that
+// follow the command, and their place. It is no session where the wiring stays
+// as it is.
+func (c CommandLine) Begin(l Launch) (w Wiring, words Line, at int, session bool) {
+	w.Args = slices.Clone(l.Args)
+	if at = c.index(l.Args) + 1; at == 0 {
+		return w, words, at, false
+	}
+	words = c.Read(l.Args[at:])
+	w.Passthrough = words.Has(c.Asks...) || slices.Contains(c.Idle, words.Word())
+	return w, words, at, !w.Passthrough
+}
+
 // CommandIndex finds the word of a command line that starts a runtime: the
 // command itself, whatever its folder; what npx, bunx, pnpm dlx or the like
 // run, by the name of the package; or the script that node or bun run, by its

@@ -13,44 +13,31 @@ import (
 	"aep-wrap/event"
 )
 
-// Detect finds Codex in a command line.
-func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
-
-func index(args []string) int {
-	return adapters.CommandIndex(args, []string{"codex"}, []string{"@openai/codex"})
-}
-
-// grammar is the syntax of its flags.
-var grammar = adapters.Grammar{
-	Valued: []string{
-		"-c", "--config", "--enable", "--disable", "--remote", "--remote-auth-token-env", "-m", "--model", "--local-provider",
-		"-p", "--profile", "-s", "--sandbox", "-C", "--cd", "--add-dir", "-a", "--ask-for-approval", "--thread-source",
-		"--cyber-access-program", "--output-schema", "--color", "-o", "--output-last-message",
+// commandLine is how Codex is started.
+var commandLine = adapters.CommandLine{
+	Commands: []string{"codex"},
+	Packages: []string{"@openai/codex"},
+	Grammar: adapters.Grammar{
+		Valued: []string{
+			"-c", "--config", "--enable", "--disable", "--remote", "--remote-auth-token-env", "-m", "--model", "--local-provider",
+			"-p", "--profile", "-s", "--sandbox", "-C", "--cd", "--add-dir", "-a", "--ask-for-approval", "--thread-source",
+			"--cyber-access-program", "--output-schema", "--color", "-o", "--output-last-message",
+		},
+		Variadic: []string{"-i", "--image"},
 	},
-	Variadic: []string{"-i", "--image"},
+	Idle: []string{
+		"agents", "login", "logout", "mcp", "mcp-server", "plugin", "app-server", "remote-control", "completion", "update", "doctor",
+		"sandbox", "debug", "apply", "a", "queue", "archive", "delete", "migrate-rollouts", "migrate-nfs-db", "unarchive", "cloud",
+		"exec-server", "features", "help",
+	},
+	Asks: []string{"-h", "--help", "-V", "--version"},
 }
-
-// subcommands start no session of this terminal.
-var subcommands = []string{
-	"agents", "login", "logout", "mcp", "mcp-server", "plugin", "app-server", "remote-control", "completion", "update", "doctor",
-	"sandbox", "debug", "apply", "a", "queue", "archive", "delete", "migrate-rollouts", "migrate-nfs-db", "unarchive", "cloud",
-	"exec-server", "features", "help",
-}
-
-// asks are flags that print something and end.
-var asks = []string{"-h", "--help", "-V", "--version"}
 
 // Wire gives hooks by -c before the user's words, and with them the hashes by
 // which Codex trusts them: an untrusted hook is passed over.
 func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
-	out := adapters.Wiring{Args: slices.Clone(l.Args)}
-	at := index(l.Args)
-	if at < 0 {
-		return out, nil
-	}
-	words := grammar.Read(l.Args[at+1:])
-	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
-		out.Passthrough = true
+	out, words, at, session := commandLine.Begin(l)
+	if !session {
 		return out, nil
 	}
 	if why := noHooks(l, e, words); why != "" {
@@ -60,7 +47,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		}
 		return out, nil
 	}
-	out.Args = append(append(slices.Clone(l.Args[:at+1]), flags(l, e)...), l.Args[at+1:]...)
+	out.Args = append(append(slices.Clone(l.Args[:at]), flags(l, e)...), l.Args[at:]...)
 	if e.Socket != "" {
 		out.SetEnv = map[string]string{"AEP_HOOK_SOCKET": e.Socket}
 	}

@@ -25,7 +25,7 @@ func Adapter() adapters.Adapter {
 		Command:    []string{"gemini"},
 		Pinned:     "0.61.0",
 		Doc:        doc,
-		Launch:     &adapters.Launching{Detect: Detect, Wire: Wire},
+		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,

@@ -11,30 +11,23 @@ import (
 	"aep-wrap/event"
 )
 
-// Detect finds Gemini CLI in a command line.
-func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
-
-func index(args []string) int {
-	return adapters.CommandIndex(args, []string{"gemini"}, []string{"@google/gemini-cli"})
-}
-
-// grammar is the syntax of its flags.
-var grammar = adapters.Grammar{
-	Valued: []string{
-		"-m", "--model", "-p", "--prompt", "-i", "--prompt-interactive", "--approval-mode", "--session-file", "--session-id",
-		"--delete-session", "-o", "--output-format",
+// commandLine is how Gemini CLI is started.
+var commandLine = adapters.CommandLine{
+	Commands: []string{"gemini"},
+	Packages: []string{"@google/gemini-cli"},
+	Grammar: adapters.Grammar{
+		Valued: []string{
+			"-m", "--model", "-p", "--prompt", "-i", "--prompt-interactive", "--approval-mode", "--session-file", "--session-id",
+			"--delete-session", "-o", "--output-format",
+		},
+		Variadic: []string{
+			"--policy", "--admin-policy", "--allowed-mcp-server-names", "--allowed-tools", "-e", "--extensions", "--include-directories",
+		},
+		Optional: []string{"-r", "--resume", "-w", "--worktree"},
 	},
-	Variadic: []string{
-		"--policy", "--admin-policy", "--allowed-mcp-server-names", "--allowed-tools", "-e", "--extensions", "--include-directories",
-	},
-	Optional: []string{"-r", "--resume", "-w", "--worktree"},
+	Idle: []string{"mcp", "extensions", "extension", "skills", "skill", "hooks", "hook", "gemma"},
+	Asks: []string{"-h", "--help", "-v", "--version", "-l", "--list-extensions", "--list-sessions", "--delete-session"},
 }
-
-// subcommands start no session of this terminal.
-var subcommands = []string{"mcp", "extensions", "extension", "skills", "skill", "hooks", "hook", "gemma"}
-
-// asks are flags that print something and end.
-var asks = []string{"-h", "--help", "-v", "--version", "-l", "--list-extensions", "--list-sessions", "--delete-session"}
 
 // homeVar names the folder that holds .gemini, in the user's home's place.
 const homeVar = "GEMINI_CLI_HOME"
@@ -45,14 +38,8 @@ const extension = "aep-wrap"
 // Wire shows Gemini CLI the user's home by links, with an extension of ours
 // among the user's that has our hooks.
 func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
-	out := adapters.Wiring{Args: slices.Clone(l.Args)}
-	at := index(l.Args)
-	if at < 0 {
-		return out, nil
-	}
-	words := grammar.Read(l.Args[at+1:])
-	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
-		out.Passthrough = true
+	out, words, at, session := commandLine.Begin(l)
+	if !session {
 		return out, nil
 	}
 	base, _ := l.Getenv(homeVar)
@@ -90,7 +77,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 	}
 	out.Notes = append(out.Notes, g.notes...)
 	if flags != nil {
-		out.Args = slices.Concat(l.Args[:at+1], flags, l.Args[at+1:])
+		out.Args = slices.Concat(l.Args[:at], flags, l.Args[at:])
 	}
 	out.Overlays = []adapters.Overlay{
 		{Dir: dot + "/extensions", Of: path.Join(base, ".gemini", "extensions")},

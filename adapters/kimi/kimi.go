@@ -30,7 +30,7 @@ func Adapter() adapters.Adapter {
 		Command:    []string{"kimi"},
 		Pinned:     "2.1.0",
 		Doc:        doc,
-		Launch:     &adapters.Launching{Detect: Detect, Wire: Wire},
+		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,

@@ -3,7 +3,6 @@ package kimi
 import (
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,27 +11,20 @@ import (
 	"aep-wrap/event"
 )
 
-// Detect finds Kimi Code in a command line.
-func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
-
-func index(args []string) int {
-	return adapters.CommandIndex(args, []string{"kimi"}, []string{"@moonshot-ai/kimi-code"})
+// commandLine is how Kimi Code is started.
+var commandLine = adapters.CommandLine{
+	Commands: []string{"kimi"},
+	Packages: []string{"@moonshot-ai/kimi-code"},
+	Grammar: adapters.Grammar{
+		Valued:   []string{"-m", "--model", "-p", "--prompt", "--output-format", "--skills-dir", "--agent", "--agent-file", "--add-dir"},
+		Optional: []string{"-S", "--session", "-r", "--resume"},
+	},
+	Idle: []string{
+		"export", "fork", "provider", "session", "web", "server", "rc", "remote", "login", "doctor", "vis", "install-desktop", "migrate",
+		"upgrade", "update", "help",
+	},
+	Asks: []string{"-h", "--help", "-V", "--version"},
 }
-
-// grammar is the syntax of its flags.
-var grammar = adapters.Grammar{
-	Valued:   []string{"-m", "--model", "-p", "--prompt", "--output-format", "--skills-dir", "--agent", "--agent-file", "--add-dir"},
-	Optional: []string{"-S", "--session", "-r", "--resume"},
-}
-
-// subcommands start no session of this terminal.
-var subcommands = []string{
-	"export", "fork", "provider", "session", "web", "server", "rc", "remote", "login", "doctor", "vis", "install-desktop", "migrate",
-	"upgrade", "update", "help",
-}
-
-// asks are flags that print something and end.
-var asks = []string{"-h", "--help", "-V", "--version"}
 
 // homeVar names the folder of Kimi Code's files.
 const homeVar = "KIMI_CODE_HOME"
@@ -45,14 +37,8 @@ var inlineHooks = regexp.MustCompile(`(?m)^[ \t]*hooks[ \t]*=`)
 // Wire shows Kimi Code the user's folder by links, with a config.toml that is
 // the user's and our hooks after it.
 func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
-	out := adapters.Wiring{Args: slices.Clone(l.Args)}
-	at := index(l.Args)
-	if at < 0 {
-		return out, nil
-	}
-	words := grammar.Read(l.Args[at+1:])
-	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
-		out.Passthrough = true
+	out, words, _, session := commandLine.Begin(l)
+	if !session {
 		return out, nil
 	}
 	base, _ := l.Getenv(homeVar)

@@ -11,34 +11,27 @@ import (
 	"aep-wrap/event"
 )
 
-// Detect finds Qwen Code in a command line.
-func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
-
-func index(args []string) int {
-	return adapters.CommandIndex(args, []string{"qwen"}, []string{"@qwen-code/qwen-code"})
-}
-
-// grammar is the syntax of its flags.
-var grammar = adapters.Grammar{
-	Valued: []string{
-		"--telemetry-target", "--telemetry-otlp-endpoint", "--telemetry-otlp-protocol", "--telemetry-outfile", "--proxy", "-m", "--model",
-		"-p", "--prompt", "-i", "--prompt-interactive", "--system-prompt", "--append-system-prompt", "--output-style", "--sandbox-image",
-		"--approval-mode", "--channel", "--mcp-config", "--openai-logging-dir", "--openai-api-key", "--openai-base-url", "--input-format",
-		"-o", "--output-format", "--json-fd", "--json-file", "--json-schema", "--input-file", "--session-id", "--max-session-turns",
-		"--max-wall-time", "--max-tool-calls", "--max-subagent-depth", "--auth-type",
+// commandLine is how Qwen Code is started.
+var commandLine = adapters.CommandLine{
+	Commands: []string{"qwen"},
+	Packages: []string{"@qwen-code/qwen-code"},
+	Grammar: adapters.Grammar{
+		Valued: []string{
+			"--telemetry-target", "--telemetry-otlp-endpoint", "--telemetry-otlp-protocol", "--telemetry-outfile", "--proxy", "-m", "--model",
+			"-p", "--prompt", "-i", "--prompt-interactive", "--system-prompt", "--append-system-prompt", "--output-style", "--sandbox-image",
+			"--approval-mode", "--channel", "--mcp-config", "--openai-logging-dir", "--openai-api-key", "--openai-base-url", "--input-format",
+			"-o", "--output-format", "--json-fd", "--json-file", "--json-schema", "--input-file", "--session-id", "--max-session-turns",
+			"--max-wall-time", "--max-tool-calls", "--max-subagent-depth", "--auth-type",
+		},
+		Variadic: []string{
+			"--fallback-model", "--allowed-mcp-server-names", "--allowed-tools", "-e", "--extensions", "--include-directories", "--add-dir",
+			"--core-tools", "--exclude-tools", "--disabled-slash-commands",
+		},
+		Optional: []string{"-r", "--resume", "--worktree"},
 	},
-	Variadic: []string{
-		"--fallback-model", "--allowed-mcp-server-names", "--allowed-tools", "-e", "--extensions", "--include-directories", "--add-dir",
-		"--core-tools", "--exclude-tools", "--disabled-slash-commands",
-	},
-	Optional: []string{"-r", "--resume", "--worktree"},
+	Idle: []string{"auth", "board", "channel", "extensions", "hooks", "mcp", "review", "sandbox", "serve", "sessions", "update"},
+	Asks: []string{"-h", "--help", "-v", "--version", "-l", "--list-extensions"},
 }
-
-// subcommands start no session of this terminal.
-var subcommands = []string{"auth", "board", "channel", "extensions", "hooks", "mcp", "review", "sandbox", "serve", "sessions", "update"}
-
-// asks are flags that print something and end.
-var asks = []string{"-h", "--help", "-v", "--version", "-l", "--list-extensions"}
 
 // defaultsVar names the settings that all others are merged over.
 const defaultsVar = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
@@ -48,14 +41,8 @@ const defaultsFile = "qwen-system-defaults.json"
 // Wire puts our hooks into a copy of the system's default settings, over which
 // Qwen Code merges all others: lists of hooks are joined.
 func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
-	out := adapters.Wiring{Args: slices.Clone(l.Args)}
-	at := index(l.Args)
-	if at < 0 {
-		return out, nil
-	}
-	words := grammar.Read(l.Args[at+1:])
-	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
-		out.Passthrough = true
+	out, words, _, session := commandLine.Begin(l)
+	if !session {
 		return out, nil
 	}
 	if words.Value("-o", "--output-format") == "stream-json" && (!l.TTY || headless(words)) {

@@ -25,7 +25,7 @@ func Adapter() adapters.Adapter {
 		Command:    []string{"qwen"},
 		Pinned:     "0.24.4",
 		Doc:        doc,
-		Launch:     &adapters.Launching{Detect: Detect, Wire: Wire},
+		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,
