@@ -167,6 +167,7 @@ function work() {
   const turns = fleet.turns();
   if (turns.length) once({ type: 'progress.status', cause: turns });
   inbox.loud = true;
+  wake(); // what the address names may have been settled
   const n = fleet.open().length;
   if (n) say(`${n} ${n === 1 ? 'request waits' : 'requests wait'} for an answer`);
 }
@@ -295,25 +296,24 @@ function show(to, step = true, focus = true) {
 
 // route shows what the address says, as soon as it is known.
 function route(params) {
-  if (params.has('session')) target = { session: params.get('session'), source: params.get('source') };
-  else if (params.has('request')) target = { request: params.get('request') };
+  if (params.has('session') || params.has('request')) target = { session: params.get('session'), source: params.get('source'), request: params.get('request') };
   else show({ view: params.has('agents') ? 'fleet' : 'inbox' }, false, false);
   seek();
 }
 
 function seek() {
   if (!target) return;
-  if (target.session) {
-    const s = (fleet.named.get(target.session) ?? []).find((s) => !target.source || s.source === target.source);
-    if (s) show({ session: s }, false, false);
-    return;
+  if (target.request) {
+    for (const c of inbox.cards.values()) {
+      if (c.r.id !== target.request || target.session && c.r.s.name !== target.session) continue;
+      show({ view: 'inbox' }, false, false);
+      c.focus();
+      return;
+    }
+    if (!working) return; // it may still come; one that is settled does not
   }
-  for (const c of inbox.cards.values()) {
-    if (c.r.id !== target.request) continue;
-    show({ view: 'inbox' }, false, false);
-    c.focus();
-    return;
-  }
+  const s = (fleet.named.get(target.session) ?? []).find((s) => !target.source || s.source === target.source);
+  if (s) show({ session: s }, false, false);
 }
 
 addEventListener('popstate', () => {
@@ -447,7 +447,7 @@ function showSession(now) {
     $('facts').replaceChildren(...facts.map(([k, v]) => {
       const dd = el('dd');
       fill(dd, clip(v, 200));
-      const pair = el('div');
+      const pair = el('div', ['model', 'began', 'last'].includes(k) ? 'minor' : '');
       pair.append(el('dt', '', k), dd);
       return pair;
     }));

@@ -171,6 +171,7 @@ class Card {
       if (this.node.contains(document.activeElement)) this.title.focus({ preventScroll: true });
       this.over = over;
       this.node.classList.toggle('over', over);
+      if (this.about) fill(this.title, clip(`${str(r.ev.subject)} \u2014 ${this.about}`, 200));
       this.inbox.moved = performance.now();
     }
     const version = `${r.subjectEv ? r.subjectEv.capture ?? 'metadata' : ''}|${r.s.cwd}|${r.s.label}|${r.routed.length}`;
@@ -226,24 +227,26 @@ class Card {
     fact('session', clip(r.s.label ? `${r.s.label} (${r.s.name})` : r.s.name, 90), () => this.inbox.openSession(r.s));
     fact('host', r.s.host || 'not told');
     fact('directory', r.s.cwd || str(subject.cwd) || 'not told');
-    if (r.ev.run) fact('run', clip(r.ev.run, 60));
     if (r.routed.length) fact('told to', r.routed.filter(Boolean).map((t) => clip(t, 40)).join(', '));
     this.facts.replaceChildren(...rows);
 
     const args = isObject(data.context) ? data.context : isObject(subject.args) ? subject.args : isObject(subject.args_redacted) ? subject.args_redacted : null;
+    const form = data.kind === 'form'; // its fields say all that is asked
     const whole = isObject(data.context) || isObject(subject.args);
     const notes = [];
     const parts = [];
     this.hiddenLines = 0;
-    if (args) {
+    if (args && !form) {
       for (const p of changesOf(args)) parts.push(this.block(p, notes));
       if (!whole) notes.push('Shown as its capture level allows: secrets and personal data were taken out on the agent\u2019s machine.');
-    } else if (this.gist) {
+    } else if (this.gist && !form) {
       parts.push(this.block({ label: data.kind === 'permission' ? str(r.ev.subject) : 'In full', lines: this.gist.split('\n').map((text) => ({ text })) }, notes));
       if (data.kind === 'permission') notes.push('This is the gist of the call, with secrets taken out; its other arguments are not told at this capture level.');
     } else if (data.kind === 'permission' || data.kind === 'review') {
       notes.push('What exactly it is about is not told at this capture level. The agent\u2019s own screen shows it, or give the agent --capture redacted.');
     }
+    // What a settled card is called by.
+    this.about = args && !form ? str(args.command) || str(args.cmd) || str(args.file_path) || str(args.path) || this.gist : this.gist;
     this.what.replaceChildren(...parts, ...notes.map((n) => el('p', 'note', n)));
 
     const digest = /^[0-9a-f]{32}$/.test(str(subject.args_digest)) ? subject.args_digest : '';
@@ -487,7 +490,10 @@ class Card {
     const ours = mine && (r.answerCause === mine.id || mine.ack && r.answerCause === mine.ack);
     const by = ours ? ' by you' : r.via === 'oob' ? ' in the agent\u2019s own screen' : r.by ? ` by ${visible(clip(r.by, 60))}` : '';
     const late = mine && !ours && (mine.status === 'rejected' || mine.status === 'refused') ? ` Your answer came too late${mine.detail ? ` (${visible(clip(mine.detail, 160))})` : ''}.` : '';
-    const then = { completed: ' It ran.', failed: ' It ran, and failed.', denied: ' It did not run.' }[r.effect] ?? '';
+    // Some agents tell of a tool that was refused as of one that failed.
+    const no = r.answer && role({ id: r.answer.option }) === 'refuse';
+    const ran = { completed: no ? ' It ran all the same.' : ' It ran.', failed: no ? '' : ' It failed.', denied: ' It did not run.' }[r.effect] ?? '';
+    const then = this.data.kind === 'form' ? '' : ran;
     switch (r.status) {
       case 'answered':
         return [`Answered${by}${applied ? `: ${applied}` : ''}. Not resolved yet.`, 'good'];
