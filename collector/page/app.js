@@ -374,7 +374,7 @@ function showFleet(now) {
   const find = $('search').value.trim().toLowerCase();
   const all = [...fleet.sessions.values()];
   $('search').hidden = all.length < 8 && !find;
-  $('none').hidden = all.length > 0;
+  $('none').hidden = all.length > 0 || !working;
   const rows = groups.map(() => []);
   for (const s of all) {
     if (find && !`${s.agent} ${s.name} ${s.label} ${s.cwd} ${s.host}`.toLowerCase().includes(find)) continue;
@@ -471,7 +471,7 @@ function showSession(now) {
   put($('uncontrolled'), why);
   $('uncontrolled').hidden = !why;
   did(s);
-  $('here').hidden = inbox.render($('here'), (r) => r.s === s) === 0;
+  $('here').hidden = inbox.render($('here'), (r, c) => r.s === s && !(c.over && now - c.since > 60_000)) === 0;
   timeline.render();
 }
 
@@ -572,7 +572,7 @@ function paint() {
   if (view === 'session') showSession(now);
   else {
     const shown = inbox.render($('cards'), () => true);
-    $('calm').hidden = shown > 0;
+    $('calm').hidden = shown > 0 || !working || !wire.ready; // nothing is claimed that is not known
     $('clear').hidden = inbox.settled.length === 0;
     put($('inbox-count'), n ? `${n} ${n === 1 ? 'waits' : 'wait'} for an answer` : '');
   }
@@ -601,8 +601,10 @@ async function begin({ code, params }) {
   route(params);
   const why = code ? await enter(code) : '';
   const token = sessionStorage.getItem(kept) ?? '';
-  if (why && !token) ask(why);
-  else wire.start(token);
+  if (why && !token) {
+    link('off', 'token wanted');
+    ask(why);
+  } else wire.start(token);
   if (why) say(why);
 }
 begin(arrive());

@@ -61,7 +61,7 @@ export class Inbox {
     while (this.settled.length > stay) this.drop(this.settled.shift());
     let shown = 0;
     for (const c of this.cards.values()) {
-      if (!which(c.r)) {
+      if (!which(c.r, c)) {
         if (c.node.parentNode === place) c.node.remove();
         continue;
       }
@@ -170,6 +170,7 @@ class Card {
     if (over !== this.over) {
       if (this.node.contains(document.activeElement)) this.title.focus({ preventScroll: true });
       this.over = over;
+      this.since = now;
       this.node.classList.toggle('over', over);
       if (this.about) fill(this.title, clip(`${str(r.ev.subject)} \u2014 ${this.about}`, 200));
       this.inbox.moved = performance.now();
