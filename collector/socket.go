@@ -287,6 +287,10 @@ var errBinary = errors.New("a binary frame")
 
 // message reads a text frame, valid until the next.
 func (s *socket) message(buf *[]byte) ([]byte, error) {
+	if b, ok := s.wire.take(*buf, s.c.limits.Line); ok {
+		*buf = b
+		return b, nil
+	}
 	typ, r, err := s.ws.Reader(context.Background())
 	if err != nil {
 		return nil, err
@@ -804,6 +808,7 @@ func (s *socket) bury(e *ending) {
 		s.kill()
 		return
 	}
+	s.wire.leave()
 	_ = s.ws.Close(e.code, e.reason)
 }
 

@@ -20,6 +20,9 @@ type wire struct {
 
 	mu sync.Mutex // of writes
 
+	rmu  sync.Mutex // of reads without the library
+	left bool       // there are none any more
+
 	dmu     sync.Mutex // of the two below: expire comes from another goroutine
 	set     time.Time
 	expired bool
@@ -64,24 +67,75 @@ func appendText(dst, payload []byte) []byte {
 	return append(dst, payload...)
 }
 
-// more says whether another whole text frame has been read already, so that
-// reading it waits for nobody.
-func (w *wire) more() bool {
+// ahead gives the size of the next text frame's header and payload, when the
+// whole of it has been read already. Longer ones than what is buffered, and
+// all that is not one whole masked text frame, are the library's.
+func (w *wire) ahead() (head, size int, ok bool) {
 	n := w.in.Buffered()
-	if n < 6 {
-		return false
+	if w.left || n < 6 {
+		return 0, 0, false
 	}
-	head, err := w.in.Peek(min(n, 14))
-	if err != nil || head[0] != 0x81 {
-		return false
+	h, err := w.in.Peek(4)
+	if err != nil || h[0] != 0x81 || h[1]&0x80 == 0 {
+		return 0, 0, false
 	}
-	switch size := int(head[1] & 0x7f); {
-	case size < 126:
-		return n >= 6+size
-	case size == 126:
-		return n >= 8+int(binary.BigEndian.Uint16(head[2:]))
+	switch head, size = 6, int(h[1]&0x7f); size {
+	case 126:
+		head, size = 8, int(binary.BigEndian.Uint16(h[2:]))
+	case 127:
+		return 0, 0, false
 	}
-	return false // longer than what is buffered
+	return head, size, n >= head+size
+}
+
+// more says whether reading the next text frame waits for nobody.
+func (w *wire) more() bool {
+	w.rmu.Lock()
+	defer w.rmu.Unlock()
+	_, _, ok := w.ahead()
+	return ok
+}
+
+// take reads the next text frame into buf, if it is there already and has at
+// most limit bytes: the library takes three reads and several locks for it.
+func (w *wire) take(buf []byte, limit int) ([]byte, bool) {
+	w.rmu.Lock()
+	defer w.rmu.Unlock()
+	head, size, ok := w.ahead()
+	if !ok || size > limit {
+		return buf, false
+	}
+	frame, err := w.in.Peek(head + size)
+	if err != nil {
+		return buf, false
+	}
+	buf = append(buf[:0], frame[head:]...)
+	unmask(buf, [4]byte(frame[head-4:head]))
+	_, _ = w.in.Discard(head + size)
+	return buf, true
+}
+
+// unmask takes a frame's mask off (RFC 6455 §5.3).
+func unmask(p []byte, mask [4]byte) {
+	word := uint64(binary.LittleEndian.Uint32(mask[:]))
+	word |= word << 32
+	if word == 0 {
+		return
+	}
+	for ; len(p) >= 8; p = p[8:] {
+		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(p)^word)
+	}
+	for i := range p {
+		p[i] ^= mask[i&3]
+	}
+}
+
+// leave gives reading over to the library: from now on it may read, for the
+// close handshake, on another goroutine.
+func (w *wire) leave() {
+	w.rmu.Lock()
+	defer w.rmu.Unlock()
+	w.left = true
 }
 
 // hijacker hands a connection over as a wire.
