@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -562,4 +564,68 @@ func TestInstruct(t *testing.T) {
 	events := w.events()
 	only(t, events, "x.claude-code.instruction.delivered")
 	only(t, events, "x.claude-code.instruction.dropped")
+}
+
+// A wrapper that is killed while a question waits: an agent on a terminal of
+// somebody else's asks on in its own dialog; one on the wrapper's PTY is hung
+// up, as by a closed window. The next start closes what waited.
+func TestKilledWhileAsking(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		apart bool // input and output are two terminals, so that none is put between
+	}{{"terminal of another's", true}, {"terminal of ours", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			argv := []string{"sh", "-c", `"$@"; echo wrapper-gone; sleep 30`, "sh", wrapper(t), "--", claude(t), "--session-id", sessionID}
+			w := commanded(t)
+			open := w.open
+			if c.apart {
+				open = w.openApart
+			}
+			p := open(argv...)
+			p.see(prompted)
+			p.enter("one [[script:bash1]]")
+			p.see("Do you want to proceed")
+			_, id := w.asks(1)
+			if !w.killWrapper(t) {
+				t.Fatal("there is no wrapper")
+			}
+			if c.apart {
+				time.Sleep(500 * time.Millisecond)
+				p.keys("1")
+				p.see("The file is made")
+				if _, err := os.Stat(filepath.Join(w.dir(), "made.txt")); err != nil {
+					t.Error(err)
+				}
+			} else {
+				waitFor(t, "the agent is hung up", func() bool { return !strings.Contains(strings.Join(w.left(), "\n"), "--settings") })
+			}
+			w.must("flush")
+			events := w.parse(w.logFiles()[0])
+			e := only(t, events, "attention.resolved")
+			if d := data(t, e); e.Subject != id || d["resolution"] != "dismissed" {
+				t.Errorf("%s %v", e.Subject, d)
+			}
+			if last := events[len(events)-1]; last.Type != "session.ended" {
+				t.Errorf("the log ends with %s", last.Type)
+			}
+		})
+	}
+}
+
+// killWrapper kills the wrapper, and nothing else.
+func (w *world) killWrapper(t *testing.T) bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		line, err := os.ReadFile(f)
+		if err != nil || !bytes.HasPrefix(line, []byte(wrapper(t)+"\x00--\x00")) {
+			continue
+		}
+		env, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "environ"))
+		if !bytes.Contains(env, []byte("HOME="+w.home()+"\x00")) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		return syscall.Kill(pid, syscall.SIGKILL) == nil
+	}
+	return false
 }

@@ -18,6 +18,7 @@ import (
 type terminal struct {
 	t      *testing.T
 	pty    *os.File // the window's side
+	typing *os.File // where keys go, when that is another terminal
 	slave  *os.File // the program's side
 	before unix.Termios
 
@@ -34,6 +35,24 @@ type terminal struct {
 // open runs a command of the world on a terminal of 100 columns.
 func (w *world) open(argv ...string) *terminal {
 	w.t.Helper()
+	return w.openOn(nil, nil, argv...)
+}
+
+// openApart is open for a command whose input is another terminal than its
+// output.
+func (w *world) openApart(argv ...string) *terminal {
+	w.t.Helper()
+	opened, slave, err := pty.Open()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	master := pollable(w.t, opened)
+	w.t.Cleanup(func() { _, _ = slave.Close(), master.Close() })
+	return w.openOn(master, slave, argv...)
+}
+
+func (w *world) openOn(typing, input *os.File, argv ...string) *terminal {
+	w.t.Helper()
 	const rows, cols = 40, 100
 	opened, slave, err := pty.Open()
 	if err != nil {
@@ -43,12 +62,15 @@ func (w *world) open(argv ...string) *terminal {
 	if err := pty.Setsize(master, &pty.Winsize{Rows: rows, Cols: cols}); err != nil {
 		w.t.Fatal(err)
 	}
-	term := &terminal{t: w.t, pty: master, slave: slave, screen: newScreen(rows, cols),
+	term := &terminal{t: w.t, pty: master, typing: typing, slave: slave, screen: newScreen(rows, cols),
 		changed: make(chan struct{}), ended: make(chan struct{})}
 	term.before = term.mode()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = w.dir(), w.environ()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	if input != nil {
+		cmd.Stdin = input
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -174,7 +196,11 @@ func (p *terminal) until(what string, ok func() bool) {
 // keys types.
 func (p *terminal) keys(s string) {
 	p.t.Helper()
-	if _, err := io.WriteString(p.pty, s); err != nil {
+	to := p.pty
+	if p.typing != nil {
+		to = p.typing
+	}
+	if _, err := io.WriteString(to, s); err != nil {
 		p.t.Fatal(err)
 	}
 }
