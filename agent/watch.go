@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path"
 	"path/filepath"
 	"runtime/debug"
@@ -14,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"aep-wrap/adapters"
 	"aep-wrap/agent/follow"
@@ -28,8 +31,10 @@ import (
 const (
 	identifyIn = 16                     // records in which a log must tell whose it is
 	maxDesks   = 4096                   // sessions that are remembered at once
+	tidyEvery  = 250 * time.Millisecond // how often sessions are looked through
+	manyLogs   = 16                     // from which a file system is synced, not each log
 	maxOwned   = 512                    // of them, with an open log
-	deskIdle   = 2 * time.Second        // how long a session without news is owned
+	deskIdle   = 30 * time.Second       // how long a session without news is owned
 	retryOwned = time.Second            // how often an owned session is asked for
 	yield      = 200 * time.Millisecond // how long one is left alone that its owner wants
 )
@@ -59,12 +64,15 @@ type WatchConfig struct {
 type Watch struct {
 	cfg WatchConfig
 
-	work sync.Mutex // one record, or one hook, at a time
+	work     sync.Mutex // one record, or one hook, at a time
+	maxOwned int        // sessions with an open log at once
+	tidied   time.Time
 
-	mu    sync.Mutex // Sync waits for no record
-	desks map[string]*desk
-	tick  int64
-	said  sync.Map
+	mu       sync.Mutex // Sync waits for no record
+	desks    map[string]*desk
+	unsynced []string // logs that were given up, and are not on the disk yet
+	tick     int64
+	said     sync.Map
 
 	stats struct{ records, events, refused, unknown, owned, failed atomic.Int64 }
 }
@@ -90,7 +98,13 @@ func NewWatch(c WatchConfig) *Watch {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Watch{cfg: c, desks: map[string]*desk{}}
+	// A session takes two descriptors, and its own log one.
+	owned := 4096
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		owned = max(32, int(min(limit.Cur/4, 4096)))
+	}
+	return &Watch{cfg: c, desks: map[string]*desk{}, maxOwned: owned}
 }
 
 // Stats gives the counters.
@@ -553,7 +567,7 @@ func (d *desk) open(now time.Time) error {
 	if log.Warning != "" {
 		d.w.say("%s", log.Warning)
 	}
-	log.SyncEvery(0) // Sync does it
+	log.SyncEvery(-1) // Sync does it
 	if d.sess == nil || log.Size() != d.size {
 		if err := d.restore(log.Replay); err != nil {
 			log.Close()
@@ -674,6 +688,9 @@ func (d *desk) close() {
 	}
 	d.w.mu.Lock()
 	log := d.log
+	if d.dirty {
+		d.w.unsynced = append(d.w.unsynced, log.Path())
+	}
 	d.log, d.dirty = nil, false
 	d.w.mu.Unlock()
 	if err := log.Close(); err != nil {
@@ -684,6 +701,10 @@ func (d *desk) close() {
 // tidy gives up sessions without news, and where there are too many those
 // that were used longest ago.
 func (w *Watch) tidy(now time.Time) {
+	if now.Sub(w.tidied) < tidyEvery {
+		return
+	}
+	w.tidied = now
 	open := 0
 	for _, d := range w.desks {
 		if d.log == nil {
@@ -699,7 +720,7 @@ func (w *Watch) tidy(now time.Time) {
 			open++
 		}
 	}
-	for ; open > maxOwned; open-- {
+	for ; open > w.maxOwned; open-- {
 		if d := w.oldest(func(d *desk) bool { return d.log != nil }); d != nil {
 			d.close()
 		}
@@ -735,6 +756,8 @@ func (w *Watch) Idle() {
 // Sync brings what was told so far to the disk for good.
 func (w *Watch) Sync() {
 	w.mu.Lock()
+	paths := w.unsynced
+	w.unsynced = nil
 	var logs []*jsonl.Log
 	for _, d := range w.desks {
 		if d.log != nil && d.dirty {
@@ -743,13 +766,23 @@ func (w *Watch) Sync() {
 		}
 	}
 	w.mu.Unlock()
-	if len(logs) > 16 && syncAll(w.cfg.LogDir) {
+	if len(logs)+len(paths) > manyLogs && syncAll(w.cfg.LogDir) {
 		return
 	}
 	for _, l := range logs {
 		if err := l.Sync(); err != nil {
 			w.cfg.Log.Error("session log", "err", err)
 		}
+	}
+	for _, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
+			continue // whoever removed it meant to
+		}
+		if err := f.Sync(); err != nil {
+			w.cfg.Log.Error("session log", "err", err)
+		}
+		f.Close()
 	}
 }
 

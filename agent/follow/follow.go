@@ -83,8 +83,9 @@ type Follower struct {
 	dirs map[string]*dir   // by path
 	full bool              // no watch is left: told once
 
-	files  map[string]*File    // by path
-	inodes map[[2]uint64]*File // by identity
+	files  map[string]*File          // by path
+	inodes map[[2]uint64]*File       // by identity
+	heads  map[string]map[*File]bool // those that are read, by their head
 	opened int
 
 	mu     sync.Mutex
@@ -155,7 +156,7 @@ func New(c Config) (*Follower, error) {
 	if c.From == "" {
 		c.From = Saved
 	}
-	fo := &Follower{cfg: c, dirs: map[string]*dir{}, files: map[string]*File{}, inodes: map[[2]uint64]*File{},
+	fo := &Follower{cfg: c, dirs: map[string]*dir{}, files: map[string]*File{}, inodes: map[[2]uint64]*File{}, heads: map[string]map[*File]bool{},
 		isRoot: map[string]bool{}, news: map[string]bool{}, wake: make(chan struct{}, 1), dirty: map[*File]bool{}, buf: make([]byte, chunk)}
 	for _, p := range c.Paths {
 		abs, err := filepath.Abs(p)
@@ -575,8 +576,18 @@ func (fo *Follower) drop(f *File) {
 	delete(fo.dirty, f)
 	if f.opened {
 		fo.remember(f)
-		f.opened = false
-		fo.cfg.Handler.Close(f)
+		fo.closed(f)
+	}
+}
+
+// closed tells the Handler that what a file held is over.
+func (fo *Follower) closed(f *File) {
+	fo.cfg.Handler.Close(f)
+	f.opened = false
+	if same := fo.heads[f.Head]; len(same) > 1 {
+		delete(same, f)
+	} else {
+		delete(fo.heads, f.Head)
 	}
 }
 
@@ -691,8 +702,8 @@ func (fo *Follower) still(f *File) bool {
 	}
 	fo.cfg.Log.Info("a log was written anew", "path", f.Path)
 	fo.remember(f)
-	fo.cfg.Handler.Close(f)
-	f.opened, f.fromNow = false, false
+	fo.closed(f)
+	f.fromNow = false
 	f.seek(0, false)
 	f.tailLen = 0
 	return false
@@ -714,6 +725,10 @@ func (fo *Follower) remember(f *File) {
 // begin tells the Handler of a file, and goes to where reading begins.
 func (fo *Follower) begin(f *File) {
 	f.opened = true
+	if fo.heads[f.Head] == nil {
+		fo.heads[f.Head] = map[*File]bool{}
+	}
+	fo.heads[f.Head][f] = true
 	f.seek(0, false)
 	f.tailLen = 0
 	fo.cfg.Handler.Open(f)
@@ -753,8 +768,8 @@ func (fo *Follower) candidates(f *File) []Cursor {
 			cs = append(cs, c)
 		}
 	}
-	for _, o := range fo.inodes { // followed under another name just now
-		if o != f && o.opened && o.Head == f.Head && o.offset > 0 {
+	for o := range fo.heads[f.Head] { // followed under another name just now
+		if o != f && o.offset > 0 {
 			cs = append(cs, o.cursor())
 		}
 	}

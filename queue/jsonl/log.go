@@ -232,7 +232,7 @@ func (l *Log) Limit(bytes int64) {
 }
 
 // SyncEvery sets how often a written log goes to the disk for good; 0 is only
-// when it closes.
+// when it closes, and below that is only when Sync says so.
 func (l *Log) SyncEvery(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,7 +388,7 @@ func (l *Log) Close() error {
 		l.timer.Stop()
 	}
 	var err error
-	if l.dirty {
+	if l.dirty && l.every >= 0 {
 		err = l.f.Sync()
 	}
 	if e := l.f.Close(); err == nil {

@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cpu is the processor time that a process has used.
+func cpu(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	f := strings.Fields(rest)
+	user, _ := strconv.Atoi(f[11])
+	sys, _ := strconv.Atoi(f[12])
+	return time.Duration(user+sys) * 10 * time.Millisecond
+}
+
+// arrivals reads session logs as they grow, and notes when each tool's request
+// arrived there.
+type arrivals struct {
+	t    testing.TB
+	dir  string
+	pos  map[string]int64
+	torn map[string][]byte
+	at   map[string]time.Time // by session and call id
+}
+
+func (a *arrivals) look() {
+	files, _ := filepath.Glob(filepath.Join(a.dir, "claude-code", "*.jsonl"))
+	for _, f := range files {
+		h, err := os.Open(f)
+		if err != nil {
+			continue
+		}
+		_, _ = h.Seek(a.pos[f], io.SeekStart)
+		b, _ := io.ReadAll(h)
+		h.Close()
+		if len(b) == 0 {
+			continue
+		}
+		now := time.Now()
+		a.pos[f] += int64(len(b))
+		b = append(a.torn[f], b...)
+		end := bytes.LastIndexByte(b, '\n') + 1
+		a.torn[f] = bytes.Clone(b[end:])
+		session := strings.TrimSuffix(filepath.Base(f), ".jsonl")
+		for line := range bytes.Lines(b[:end]) {
+			_, rest, ok := bytes.Cut(line, []byte(`"call_id":"`))
+			if !ok {
+				continue
+			}
+			call, _, _ := bytes.Cut(rest, []byte(`"`))
+			a.at[session+"/"+string(call)] = now
+		}
+	}
+}
+
+func loadAverage() float64 {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(raw), " ")
+	n, _ := strconv.ParseFloat(first, 64)
+	return n
+}
+
+// load writes lines for a while and says how the watch kept up.
+func load(t *testing.T, files, perSecond int, lasts time.Duration) {
+	logs, dir := t.TempDir(), t.TempDir()
+	handles := make([]*os.File, files)
+	names := make([]string, files)
+	for i := range files {
+		names[i] = fmt.Sprintf("s%04d", i)
+		path := filepath.Join(dir, "projects", fmt.Sprintf("p%02d", i%20), names[i]+".jsonl")
+		writeFile(t, path, claudePrompt(names[i], 0))
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		handles[i] = f
+	}
+	cmd := startWatch(t, dir, "-", logs)
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	}()
+	seen := &arrivals{t: t, dir: logs, pos: map[string]int64{}, torn: map[string][]byte{}, at: map[string]time.Time{}}
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		found, _ := filepath.Glob(filepath.Join(logs, "claude-code", "*.jsonl"))
+		if len(found) == files {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d files were found", len(found), files)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	time.Sleep(500 * time.Millisecond)
+	before, begun := cpu(t, cmd.Process.Pid), time.Now()
+	written := map[string]time.Time{}
+	const tick = 10 * time.Millisecond
+	n := 0
+	for begin := time.Now(); time.Since(begin) < lasts; {
+		due := int(time.Since(begin).Seconds() * float64(perSecond))
+		batch := map[int]*bytes.Buffer{}
+		for ; n < due; n++ {
+			i := n % files
+			if batch[i] == nil {
+				batch[i] = &bytes.Buffer{}
+			}
+			batch[i].WriteString(claudeTool(names[i], n+1))
+		}
+		for i, b := range batch {
+			if _, err := handles[i].Write(b.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := time.Now()
+		for k := n - 1; k >= 0; k-- {
+			key := names[k%files] + "/t" + strconv.Itoa(k+1)
+			if _, ok := written[key]; ok {
+				break
+			}
+			written[key] = now
+		}
+		seen.look()
+		time.Sleep(tick)
+	}
+	for deadline := time.Now().Add(60 * time.Second); len(seen.at) < n && time.Now().Before(deadline); {
+		seen.look()
+		time.Sleep(5 * time.Millisecond)
+	}
+	used, took := cpu(t, cmd.Process.Pid)-before, time.Since(begun)
+	if len(seen.at) < n {
+		t.Fatalf("%d of %d lines were told", len(seen.at), n)
+	}
+	lags := make([]time.Duration, 0, n)
+	for key, at := range written {
+		lags = append(lags, seen.at[key].Sub(at))
+	}
+	slices.Sort(lags)
+	p := func(q float64) time.Duration { return lags[int(q*float64(len(lags)-1))].Round(time.Millisecond) }
+	rss := status(t, cmd.Process.Pid, "VmHWM")
+	t.Logf("%d files, %d lines in %v: lag p50 %v p99 %v max %v; %.2f of a core; peak RSS %d MB",
+		files, n, took.Round(time.Millisecond), p(.5), p(.99), p(1), used.Seconds()/took.Seconds(), rss>>10)
+	if rss>>10 > 60 && !raceEnabled {
+		t.Errorf("peak RSS %d MB, want no more than 60", rss>>10)
+	}
+	if used > took {
+		t.Errorf("%.2f of a core", used.Seconds()/took.Seconds())
+	}
+	if busy := loadAverage(); busy > float64(runtime.NumCPU()) || raceEnabled {
+		t.Logf("the lag says nothing: the machine is busy (load %.1f)", busy)
+	} else if p(.99) > 250*time.Millisecond {
+		t.Errorf("lag p99 %v, want no more than 250ms", p(.99))
+	}
+}
+
+func TestOneFastLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of some seconds")
+	}
+	load(t, 1, 10000, 3*time.Second)
+}
+
+func TestAThousandLogs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a load of some seconds")
+	}
+	load(t, 1000, 2000, 4*time.Second)
+}
