@@ -97,7 +97,7 @@ func (a *app) completeOption(cmd *cobra.Command, args []string, typed string) ([
 func (a *app) completable(cmd *cobra.Command) []*ask {
 	ctx, cancel := a.completing(cmd)
 	defer cancel()
-	f, err := a.held(ctx, requestsFilter)
+	f, err := a.requests(ctx)
 	if err != nil {
 		return nil
 	}

@@ -32,6 +32,7 @@ type member struct {
 	at                  event.Position
 	run                 string // that is open
 	runs                map[string]bool
+	begun               bool // its start was seen
 	paused, failed      bool
 	ended               bool
 	asks                map[string]*ask // that wait
@@ -108,6 +109,7 @@ func (m *member) take(e *event.Event) {
 			clear(m.digests)
 		}
 	case "session.started":
+		m.begun = true
 		m.ended = m.ended && late
 	case "run.started":
 		m.runs[e.Run] = true
@@ -238,17 +240,61 @@ var errNobody = errors.New("no collector of yours runs, so no agent can be reach
 func (a *app) held(ctx context.Context, filter string) (*fleet, error) {
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
-	e := a.endpoint()
 	f := newFleet()
-	err := client.Follow(ctx, client.Config{Base: e.Base, Token: e.Token, HTTP: e.client(), All: true, Once: true, Filter: filter},
-		func(e client.Event) error {
-			f.add(bytes.Clone(e.Line))
-			return nil
-		})
+	err := a.read(ctx, f, client.Config{All: true, Filter: filter})
 	if nobody(err) {
 		return f, nil
 	}
 	return f, a.explain(err)
+}
+
+// read adds what a replay gives to a fleet.
+func (a *app) read(ctx context.Context, f *fleet, cfg client.Config) error {
+	e := a.endpoint()
+	cfg.Base, cfg.Token, cfg.HTTP, cfg.Once = e.Base, e.Token, e.client(), true
+	return client.Follow(ctx, cfg, func(e client.Event) error {
+		f.add(bytes.Clone(e.Line))
+		return nil
+	})
+}
+
+// deepen reads on where the collector holds only the newest of a session that
+// lives: a request that has waited long is behind that. Of a session with a log
+// on its machine it has all, and gives it to who asks from the start.
+func (a *app) deepen(ctx context.Context, f *fleet, filter string, roster []client.Claim) error {
+	begun := map[string]bool{}
+	for _, m := range f.sessions {
+		begun[m.name] = begun[m.name] || m.begun
+	}
+	from := map[string]event.Position{}
+	for _, c := range roster {
+		if !begun[c.Session] {
+			from[c.Session] = event.Position{}
+		}
+	}
+	if len(from) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readWait)
+	defer cancel()
+	return a.explain(a.read(ctx, f, client.Config{From: from, Filter: filter}))
+}
+
+// requests reads what waits, in all sessions, and who could be answered.
+func (a *app) requests(ctx context.Context) (*fleet, error) {
+	f, err := a.held(ctx, requestsFilter)
+	if err != nil {
+		return nil, err
+	}
+	roster, err := a.roster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.deepen(ctx, f, requestsFilter, roster); err != nil {
+		return nil, err
+	}
+	f.join(roster)
+	return f, nil
 }
 
 // dialWait is how long a collector has to let us in.

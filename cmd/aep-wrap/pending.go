@@ -77,19 +77,12 @@ func (q *ask) record() requestRecord {
 }
 
 func (a *app) pending(ctx context.Context) error {
-	f, err := a.held(ctx, requestsFilter)
+	f, err := a.requests(ctx)
 	if err != nil {
 		return err
 	}
 	now := time.Now()
 	asks := f.waiting(now)
-	if len(asks) > 0 {
-		claims, err := a.roster(ctx)
-		if err != nil {
-			return err
-		}
-		f.join(claims)
-	}
 	if a.cfg.JSON {
 		enc := a.encoder()
 		for _, q := range asks {
@@ -207,7 +200,11 @@ func (a *app) watchPending(ctx context.Context, ring bell) error {
 		return err
 	}
 	cfg.All, cfg.Filter, cfg.Told = true, requestsFilter, a.tellConnection()
-	w := &pendingWatch{app: a, fleet: newFleet(), ring: ring, rung: map[string]bool{}, changed: make(chan struct{}, 1)}
+	f, err := a.requests(ctx)
+	if err != nil {
+		return err
+	}
+	w := &pendingWatch{app: a, fleet: f, ring: ring, rung: map[string]bool{}, changed: make(chan struct{}, 1)}
 	shown := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"aep-wrap/collector/client"
 )
 
 func newPsCmd(a *app) *cobra.Command {
@@ -53,11 +51,12 @@ func (a *app) ps(ctx context.Context, all bool) error {
 	if err != nil {
 		return err
 	}
-	var claims []client.Claim
-	if len(f.sessions) > 0 {
-		if claims, err = a.roster(ctx); err != nil {
-			return err
-		}
+	claims, err := a.roster(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.deepen(ctx, f, requestsFilter, claims); err != nil {
+		return err
 	}
 	f.join(claims)
 	now := time.Now()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"aep-wrap/collector/client"
 	"aep-wrap/control"
 	"aep-wrap/event"
 )
@@ -105,7 +106,11 @@ func (a *app) respond(ctx context.Context, session, request string, given reply,
 		return err
 	}
 	defer func() { t.socket.Close() }()
-	f, err := a.held(ctx, string(filterOf(map[string]any{"session": t.name})))
+	filter := string(filterOf(map[string]any{"session": t.name}))
+	f, err := a.held(ctx, filter)
+	if err == nil && t.claim != nil {
+		err = a.deepen(ctx, f, filter, []client.Claim{*t.claim})
+	}
 	if err != nil {
 		return err
 	}
