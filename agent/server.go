@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	serverPatience = 10 * time.Second // of one request
+	serverPatience = 30 * time.Second // of one request
 	serverQuiet    = 150 * time.Millisecond
 	maxBody        = 64 << 20 // bytes of an answer to a query
 	maxQueries     = 256      // of one asking for what is known

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -15,7 +16,8 @@ const backingGrace = 3 * time.Second
 
 // Backing is a server of the runtime's that we started, for a command of it
 // that has none inside. It has no terminal, and a process group of its own: what
-// is typed at the terminal is the command's.
+// is typed at the terminal is the command's. Where the system can do that, it
+// ends with us however we end.
 type Backing struct {
 	cmd  *exec.Cmd
 	log  *slog.Logger
@@ -31,14 +33,24 @@ func StartBacking(s Spec) (*Backing, error) {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
-	if err := b.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("the server could not be started: %w", err)
-	}
+	endWithUs(b.cmd.SysProcAttr)
+	started := make(chan error)
 	go func() {
-		err := b.cmd.Wait()
+		// What ends with its parent ends with the parent's thread that started
+		// it: this one must be there as long as the server.
+		runtime.LockOSThread()
+		err := b.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		err = b.cmd.Wait()
 		b.log.Debug("the server ended", "err", err)
 		close(b.gone)
 	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("the server could not be started: %w", err)
+	}
 	return b, nil
 }
 

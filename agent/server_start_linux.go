@@ -1,0 +1,5 @@
+package agent
+
+import "syscall"
+
+func endWithUs(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGTERM }
