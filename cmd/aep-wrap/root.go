@@ -171,6 +171,7 @@ func commands(a *app) []*cobra.Command {
 		newLinkCmd(a),
 		newRuntimeCmd(a),
 		newAttachCmd(a),
+		newDoctorCmd(a),
 		newShellInitCmd(a),
 		newTokenCmd(a),
 		newVersionCmd(a),
