@@ -217,6 +217,7 @@ func TestWatcherCommandsNothing(t *testing.T) {
 	target := s.dial("", head("Authorization", "Bearer all"))
 	target.greet("emitter", accepts("control.attention.respond"))
 	target.say(notice("s", 1))
+	target.barrier() // what it claims it has claimed
 	watcher := s.browser("watch")
 	h := watcher.greet("consumer", accepts("control.attention.respond"))
 	if caps, _ := h["capabilities"].(map[string]any); caps == nil || caps["control"] != nil {
@@ -252,6 +253,7 @@ func TestReplayedCommand(t *testing.T) {
 	target := s.dial("", head("Authorization", "Bearer secret"))
 	target.greet("emitter", accepts("control.pause"))
 	target.say(notice("s", 1))
+	target.barrier() // what it claims it has claimed
 	sender := s.browser("secret")
 	sender.greet("consumer")
 	sender.say(`{"type":"subscribe","id":"a","filter":{"type":["control.*"],"session":"s"}}`)
