@@ -28,7 +28,7 @@ func Adapter() adapters.Adapter {
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
-		Logs:       Logs,
+		Logs:       hook.Logs("transcript_path", "agent_transcript_path"),
 		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,
@@ -38,20 +38,6 @@ func Adapter() adapters.Adapter {
 }
 
 var mapMoment, terms = hook.Merge(hooks, rollout, stream, alone)
-
-// Logs are the rollout of the session, and those of its subagents.
-func Logs(m adapters.Moment) (out []adapters.LogFile) {
-	if m.Channel != adapters.Hook {
-		return nil
-	}
-	session, _ := m.Payload["session_id"].(string)
-	for _, member := range []string{"transcript_path", "agent_transcript_path"} {
-		if p, _ := m.Payload[member].(string); p != "" && session != "" {
-			out = append(out, adapters.LogFile{Path: p, Session: session})
-		}
-	}
-	return out
-}
 
 // Reply is what a held PermissionRequest, or a gated PreToolUse, hears back. A
 // gate can refuse; what it lets pass is Codex's to decide.

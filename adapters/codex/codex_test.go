@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
@@ -80,17 +79,6 @@ func TestRolloutJoins(t *testing.T) {
 			hook("Stop", ``),
 		}, Want: "session.started; run.started t1; delegation.subagent.started t1; tool.requested t1/a1; tool.completed t1/a1; delegation.subagent.stopped t1; run.finished t1"},
 	})
-}
-
-func TestLogs(t *testing.T) {
-	m := adaptertest.Moment(t, adapters.Hook, "SubagentStop", `{"session_id":"s","transcript_path":"/h/a.jsonl","agent_transcript_path":"/h/b.jsonl"}`)
-	want := []adapters.LogFile{{Path: "/h/a.jsonl", Session: "s"}, {Path: "/h/b.jsonl", Session: "s"}}
-	if got := Logs(m); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v", got)
-	}
-	if got := Logs(adaptertest.Moment(t, adapters.Hook, "SessionStart", `{"session_id":"s","transcript_path":null}`)); got != nil {
-		t.Errorf("an ephemeral session has none: %v", got)
-	}
 }
 
 // ---- launching

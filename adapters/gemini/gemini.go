@@ -28,7 +28,7 @@ func Adapter() adapters.Adapter {
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
-		Logs:       Logs,
+		Logs:       hook.Logs("transcript_path"),
 		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"BeforeTool": {Gate: "tool_name"}}),
 		Reply:      Reply,
@@ -60,14 +60,4 @@ func Cancel(t adapters.Target) []adapters.Act {
 		return []adapters.Act{{Keys: "\x1b", Patience: 3 * time.Second}, {Keys: "\x1b", Patience: 3 * time.Second}}
 	}
 	return []adapters.Act{{Signal: "INT", Tree: true, Patience: 5 * time.Second}}
-}
-
-// Logs is the session's log.
-func Logs(m adapters.Moment) []adapters.LogFile {
-	session, _ := m.Payload["session_id"].(string)
-	path, _ := m.Payload["transcript_path"].(string)
-	if m.Channel != adapters.Hook || session == "" || path == "" {
-		return nil
-	}
-	return []adapters.LogFile{{Path: path, Session: session}}
 }

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"fmt"
-	"reflect"
 	"testing"
 
 	"aep-wrap/adapters"
@@ -65,16 +64,6 @@ func TestChannelsJoin(t *testing.T) {
 		{Name: "nothing compressed", Moments: []adapters.Moment{prompt, hook("PreCompress", `,"trigger":"auto"`), hook("PreCompress", `,"trigger":"manual"`)},
 			Want: "session.started; run.started; session.compacted"},
 	})
-}
-
-func TestLogs(t *testing.T) {
-	want := []adapters.LogFile{{Path: "/h/a.jsonl", Session: "s"}}
-	if got := Logs(adaptertest.Moment(t, adapters.Hook, "AfterAgent", `{"session_id":"s","transcript_path":"/h/a.jsonl"}`)); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v", got)
-	}
-	if got := Logs(adapters.Moment{Channel: adapters.Stream}); got != nil {
-		t.Errorf("%v", got)
-	}
 }
 
 // ---- launching

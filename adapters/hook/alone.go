@@ -8,13 +8,16 @@ import (
 	"aep-wrap/event"
 )
 
+// strange is a record that no row knows. Its type is a word of the payload's, so
+// that it is no event's type.
+var strange = VendorAs("log.record", Str("type", "type"), Str("subtype", "subtype|payload.type|event.type")).Note("a record that the table does not know")
+
 // Alone gives the table of a log that is all there is to go by: the rows that
 // it has beside the hooks, those given here in their place or in addition, and
-// for any other record the vendor's fallback event, for nothing else would tell
-// of it.
+// for any other record x.{vendor}.log.record, for nothing else would tell of it.
 func (t *Table) Alone(rows map[string]Row) *Table {
 	v := t.v
-	v.Channel, v.Other = adapters.Log, Unmapped
+	v.Channel, v.Other = adapters.Log, strange
 	v.Rows = maps.Clone(t.v.Rows)
 	maps.Copy(v.Rows, rows)
 	return New(v)

@@ -254,6 +254,22 @@ func TestAsks(t *testing.T) {
 	}
 }
 
+func TestLogs(t *testing.T) {
+	logs := Logs("transcript_path", "agent_transcript_path")
+	for raw, want := range map[string][]adapters.LogFile{
+		`{"session_id":"s","transcript_path":"/h/a.jsonl","agent_transcript_path":"/h/b.jsonl"}`: {{Path: "/h/a.jsonl", Session: "s"}, {Path: "/h/b.jsonl", Session: "s"}},
+		`{"session_id":"s","transcript_path":null}`:                                              nil,
+		`{"transcript_path":"/h/a.jsonl"}`:                                                       nil,
+	} {
+		if got := logs(adapters.Moment{Channel: adapters.Hook, Payload: payload(t, raw)}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v", raw, got)
+		}
+		if got := logs(adapters.Moment{Channel: adapters.Stream, Payload: payload(t, raw)}); got != nil {
+			t.Errorf("%s of another channel: %v", raw, got)
+		}
+	}
+}
+
 func TestVerdictAndTold(t *testing.T) {
 	for _, tt := range []struct {
 		a    adapters.Answer

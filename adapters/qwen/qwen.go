@@ -28,7 +28,7 @@ func Adapter() adapters.Adapter {
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
-		Logs:       Logs,
+		Logs:       hook.Logs("transcript_path"),
 		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{permission: {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,
@@ -38,16 +38,6 @@ func Adapter() adapters.Adapter {
 }
 
 var mapMoment, terms = hook.Merge(hooks, stream, chat, alone)
-
-// Logs is the session's log.
-func Logs(m adapters.Moment) []adapters.LogFile {
-	session, _ := m.Payload["session_id"].(string)
-	path, _ := m.Payload["transcript_path"].(string)
-	if m.Channel != adapters.Hook || session == "" || path == "" {
-		return nil
-	}
-	return []adapters.LogFile{{Path: path, Session: session}}
-}
 
 // Reply is what a held PermissionRequest, or a gated PreToolUse, hears back.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {

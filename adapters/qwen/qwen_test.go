@@ -2,7 +2,6 @@ package qwen
 
 import (
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -61,16 +60,6 @@ func TestChannelsJoin(t *testing.T) {
 		{Name: "a turn that failed, by the stream", Moments: []adapters.Moment{prompt, line(`{"type":"result","session_id":"s","uuid":"u2","subtype":"error_during_execution","is_error":true,"error":{"message":"m"}}`)},
 			Want: "session.started; run.started; run.failed; x.qwen-code.run.usage"},
 	})
-}
-
-func TestLogs(t *testing.T) {
-	want := []adapters.LogFile{{Path: "/h/a.jsonl", Session: "s"}}
-	if got := Logs(adaptertest.Moment(t, adapters.Hook, "Stop", `{"session_id":"s","transcript_path":"/h/a.jsonl"}`)); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v", got)
-	}
-	if got := Logs(adapters.Moment{Channel: adapters.Stream}); got != nil {
-		t.Errorf("%v", got)
-	}
 }
 
 // ---- launching
