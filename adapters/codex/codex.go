@@ -28,7 +28,7 @@ func Adapter() adapters.Adapter {
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
-		Logs:       hook.Logs("transcript_path", "agent_transcript_path"),
+		Logs:       hook.LogsAt("transcript_path", "agent_transcript_path"),
 		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
 		Reply:      Reply,

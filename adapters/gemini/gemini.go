@@ -28,7 +28,7 @@ func Adapter() adapters.Adapter {
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
-		Logs:       hook.Logs("transcript_path"),
+		Logs:       hook.LogsAt("transcript_path"),
 		Reading:    reading,
 		Asks:       hook.Asks(map[string]adapters.Ask{"BeforeTool": {Gate: "tool_name"}}),
 		Reply:      Reply,

@@ -255,7 +255,7 @@ func TestAsks(t *testing.T) {
 }
 
 func TestLogs(t *testing.T) {
-	logs := Logs("transcript_path", "agent_transcript_path")
+	logs := LogsAt("transcript_path", "agent_transcript_path")
 	for raw, want := range map[string][]adapters.LogFile{
 		`{"session_id":"s","transcript_path":"/h/a.jsonl","agent_transcript_path":"/h/b.jsonl"}`: {{Path: "/h/a.jsonl", Session: "s"}, {Path: "/h/b.jsonl", Session: "s"}},
 		`{"session_id":"s","transcript_path":null}`:                                              nil,

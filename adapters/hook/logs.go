@@ -2,9 +2,9 @@ package hook
 
 import "aep-wrap/adapters"
 
-// Logs gives the session's logs of which the hooks name the paths, in the
+// LogsAt gives the session's logs of which the hooks name the paths, in the
 // members at these paths.
-func Logs(members ...Path) func(adapters.Moment) []adapters.LogFile {
+func LogsAt(members ...Path) func(adapters.Moment) []adapters.LogFile {
 	return func(m adapters.Moment) (out []adapters.LogFile) {
 		in := In{Moment: &m, at: m.Payload}
 		session := in.Str("session_id")
