@@ -52,16 +52,16 @@ func replyQuestions(m adapters.Moment, a adapters.Answer) []byte {
 	}
 	input, _ := m.Payload["tool_input"].(map[string]any)
 	given := map[string]any{}
-	for _, q := range readQuestions(input["questions"]) {
-		v, there := a.Values[q.field.ID]
+	for _, q := range hook.ReadQuestions(input["questions"], multi) {
+		v, there := a.Values[q.Field.ID]
 		if !there {
 			return nil
 		}
-		s, ok := q.label(v)
+		s, ok := label(q.Field, v)
 		if !ok {
 			return nil
 		}
-		given[q.text] = s
+		given[q.Text] = s
 	}
 	if len(given) == 0 {
 		return nil

@@ -2,7 +2,6 @@ package opencode
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"aep-wrap/adapters"
@@ -124,61 +123,15 @@ func token(s string) bool {
 
 // ---- questions
 
-// question is one of those that are asked at once, and the form field that it
-// becomes. Fields and choices are numbered from 1, so that an answer is
-// structural.
-func questions(v any) (fields []event.FormField) {
-	list, _ := v.([]any)
-	for i, x := range list {
-		o, _ := x.(map[string]any)
-		text, _ := o["question"].(string)
-		if text == "" {
-			return nil
-		}
-		must := true
-		f := event.FormField{ID: strconv.Itoa(i + 1), Type: "select", Label: text, Required: &must}
-		if h, _ := o["header"].(string); h != "" {
-			f.Label = h + ": " + text
-		}
-		f.Multi, _ = o["multiple"].(bool)
-		custom, said := o["custom"].(bool)
-		f.Other = custom || !said
-		options, _ := o["options"].([]any)
-		for j, y := range options {
-			opt, _ := y.(map[string]any)
-			label, _ := opt["label"].(string)
-			f.Choices = append(f.Choices, event.FormChoice{ID: strconv.Itoa(j + 1), Label: label})
-		}
-		if len(f.Choices) == 0 {
-			f.Type, f.Other, f.Multi = "string", false, false
-		}
-		fields = append(fields, f)
-	}
-	return fields
-}
-
-// form is the form that questions become. Its prompt is structural as it
-// stands.
-func form(p Path) Fact {
-	return Do(p, []adapters.TermField{{Member: "fields[].label", From: p, Level: event.Redacted}}, func(in *In, d *event.Draft) bool {
-		fields := questions(in.Get(p))
-		if len(fields) == 0 {
-			return false
-		}
-		prompt := in.Vendor + " asks " + strconv.Itoa(len(fields)) + " question"
-		if len(fields) > 1 {
-			prompt += "s"
-		}
-		Form(d, prompt, prompt, fields, in.Moment.Held)
-		return true
-	})
-}
+// multiple is the member of a question that lets several options be chosen.
+const multiple = "multiple"
 
 // chosen are the labels that an answer to a form names, question by question;
 // nil where it does not fit.
 func chosen(v any, values map[string]any) []any {
 	var out []any
-	for _, f := range questions(v) {
+	for _, q := range ReadQuestions(v, multiple) {
+		f := q.Field
 		picked, ok := values[f.ID]
 		if !ok {
 			return nil

@@ -105,7 +105,7 @@ func (v Variant) bus(p string) map[string]Row {
 			"always": Answered(p+"requestID", "always"),
 			"reject": Answered(p+"requestID", "reject"),
 		}, Resolved(p+"permissionID|"+p+"requestID", "answered")),
-		"question.asked":    Emit("attention.requested", Need(p+"id"), Subject(p+"id"), Pair(p+"id"), ofCall(p+"tool.callID"), form(p+"questions")),
+		"question.asked":    Emit("attention.requested", Need(p+"id"), Subject(p+"id"), Pair(p+"id"), ofCall(p+"tool.callID"), AsForm(p+"questions", multiple)),
 		"question.replied":  Resolved(p+"requestID", "answered").Note("the labels chosen are not told: the form is not repeated"),
 		"question.rejected": Resolved(p+"requestID", "dismissed"),
 
