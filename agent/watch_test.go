@@ -518,7 +518,7 @@ func TestWhatIsNotKnownIsTold(t *testing.T) {
 		if want := []string{"session.started", "x.aep-wrap.log.strange", "run.started"}; !slices.Equal(types(got["claude-code/s9"]), want) {
 			t.Errorf("got %q, want %q", types(got["claude-code/s9"]), want)
 		}
-		if want := []string{"session.started", "x.claude-code.session.brand_new", "x.aep-wrap.input.refused"}; !slices.Equal(types(got["claude-code/s8"]), want) {
+		if want := []string{"session.started", "x.claude-code.log.record", "x.aep-wrap.input.refused"}; !slices.Equal(types(got["claude-code/s8"]), want) {
 			t.Errorf("got %q, want %q", types(got["claude-code/s8"]), want)
 		}
 	}

@@ -44,7 +44,7 @@ type File struct {
 	goneAt   time.Time
 	fromNow  bool // what it holds already is not told
 	unsaved  bool
-	caught   bool // its history is read
+	caught   bool      // its history is read
 	later    time.Time // a record was not taken: not before then
 
 	// Of a packed one.
