@@ -21,7 +21,7 @@ func captures(t testing.TB) (ms []adapters.Moment) {
 	for _, c := range []struct {
 		channel adapters.Channel
 		dir     string
-	}{{adapters.Hook, "hooks"}, {adapters.Hook, "sequences"}, {adapters.Stream, "stdout"}, {adapters.Transcript, "logs"}} {
+	}{{adapters.Hook, "hooks"}, {adapters.Hook, "sequences"}, {adapters.Stream, "stdout"}, {adapters.Transcript, "logs"}, {adapters.Log, "logs"}} {
 		ms = append(ms, adaptertest.Captures(t, c.channel, name, c.dir, "*")...)
 	}
 	return ms

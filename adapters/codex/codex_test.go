@@ -10,6 +10,7 @@ import (
 )
 
 func captures(t testing.TB) (ms []adapters.Moment) {
+	ms = append(ms, adaptertest.Captures(t, adapters.Log, name, "logs", "*")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Hook, name, "hooks", "*")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Hook, name, "sequences", "*")...)
 	return append(ms, adaptertest.Captures(t, adapters.Transcript, name, "logs", "*")...)

@@ -14,6 +14,7 @@ import (
 )
 
 func captures(t testing.TB) (ms []adapters.Moment) {
+	ms = append(ms, adaptertest.Captures(t, adapters.Log, name, "logs", "session-events.jsonl")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Hook, name, "hooks", "*")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Transcript, name, "logs", "session-events.jsonl")...)
 	return append(ms, adaptertest.Captures(t, adapters.Stream, name, "stdout", "*")...)

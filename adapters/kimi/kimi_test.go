@@ -11,6 +11,7 @@ import (
 )
 
 func captures(t testing.TB) (ms []adapters.Moment) {
+	ms = append(ms, adaptertest.Captures(t, adapters.Log, name, "logs", "wire.*")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Hook, name, "hooks", "*")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Stream, name, "stdout", "*")...)
 	return append(ms, adaptertest.Captures(t, adapters.Transcript, name, "logs", "wire.*")...)
