@@ -33,6 +33,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(mcpEnv) != "" {
+		mcpServer(os.Stdin, os.Stdout)
+		return
+	}
 	code := func() int {
 		if os.Getenv("AEP_E2E") == "" {
 			return m.Run() // every test skips

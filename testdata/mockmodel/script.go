@@ -50,6 +50,11 @@ var scripts = map[string]func(dir string) []Turn{
 		}
 	},
 
+	// A command that a user's rules may forbid.
+	"remove": func(dir string) []Turn {
+		return []Turn{asking(bash("rm -f "+filepath.Join(dir, "made.txt"), "remove a file")), say("The file is gone.")}
+	},
+
 	// Two tools that fail, and an end all the same.
 	"fail": func(dir string) []Turn {
 		return []Turn{
@@ -69,6 +74,11 @@ var scripts = map[string]func(dir string) []Turn{
 				}}}}},
 			say("Thanks for the answer."),
 		}
+	},
+
+	// A tool of an MCP server that asks the user something itself.
+	"elicit": func(string) []Turn {
+		return []Turn{{Blocks: []Block{{Tool: "mcp__elic__ask", Input: map[string]any{}}}}, say("The server has its answer.")}
 	},
 
 	// A subagent that runs a tool of its own.
