@@ -178,6 +178,7 @@ func TestKeeperSurvivesItsDeath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		k.rotate = sinkRotate
 		left := r.IntN(60)
 		died := fmt.Errorf("killed")
 		follow := cfg
@@ -204,14 +205,24 @@ func TestKeeperSurvivesItsDeath(t *testing.T) {
 	}
 	follow := cfg
 	follow.Once = true
-	if err := a.sink(t.Context(), follow, dir); err != nil {
+	if err := a.sink(t.Context(), follow, dir, sinkRotate); err != nil {
 		t.Fatal(err)
 	}
+	aside := 0
 	for session, lines := range want {
-		got, err := os.ReadFile(jsonl.Path(dir, "a", session))
-		if err != nil {
-			t.Fatal(err)
+		path := jsonl.Path(dir, "a", session)
+		var got []byte
+		for _, part := range append(parts(path), path) {
+			text, err := os.ReadFile(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, text...)
+			if part != path && (len(text) < sinkRotate || len(text) > sinkRotate+1000) {
+				t.Errorf("%s has %d bytes", part, len(text))
+			}
 		}
+		aside += len(parts(path))
 		if string(got) != strings.Join(lines, "\n")+"\n" {
 			t.Errorf("%s: %d lines, want %d", session, bytes.Count(got, []byte("\n")), len(lines))
 		}
@@ -219,7 +230,13 @@ func TestKeeperSurvivesItsDeath(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "positions.json")); err != nil {
 		t.Error(err)
 	}
+	if aside == 0 {
+		t.Error("no file was put aside")
+	}
 }
+
+// sinkRotate is where the tests' sinks put a file aside.
+const sinkRotate = 3000
 
 // tear leaves half a line at a file's end, as a death in a write does.
 func tear(t *testing.T, path string, line []byte) {

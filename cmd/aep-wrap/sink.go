@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,13 +25,17 @@ import (
 
 func newSinkCmd(a *app) *cobra.Command {
 	var out, filter string
+	var rotate int64
 	cmd := &cobra.Command{
 		Use:   "sink --out DIR",
 		Short: "Keep a collector's events in files, one per session",
 		Long: `Follows a collector and writes each session to DIR/AGENT/SESSION.jsonl, each
 event once, on the disk before it counts as kept. Ended in any way and started
-again it goes on where it was: what the collector still holds is not lost, and
-nothing is written twice.`,
+again it goes on where it was: what the collector still holds, or a session's
+log on its machine, is not lost, and nothing is written twice.
+
+A file that reaches --rotate bytes is put aside, as SESSION.old/000001.jsonl and
+so on, and the session goes on in a new one.`,
 		Example: `  aep-wrap sink --out /var/lib/aep
   aep-wrap sink --out ./kept --collector https://collector.example --token-file token`,
 		Args: cobra.NoArgs,
@@ -41,6 +48,9 @@ nothing is written twice.`,
 					return usageError("--filter: %w", err)
 				}
 			}
+			if rotate < 0 {
+				return usageError("--rotate %d: want a number of bytes, or 0 for never", rotate)
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			cfg, err := a.follow()
@@ -48,20 +58,22 @@ nothing is written twice.`,
 				return err
 			}
 			cfg.Filter = filter
-			return a.sink(ctx, cfg, out)
+			return a.sink(ctx, cfg, out, rotate)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "`DIR` to keep the files in")
 	cmd.Flags().StringVar(&filter, "filter", "", "only events that match, as attr-match `JSON`")
+	cmd.Flags().Int64Var(&rotate, "rotate", 256<<20, "size in `BYTES` at which a file is put aside (0: never)")
 	return cmd
 }
 
 // sink keeps events until ctx is done.
-func (a *app) sink(ctx context.Context, cfg client.Config, dir string) error {
+func (a *app) sink(ctx context.Context, cfg client.Config, dir string, rotate int64) error {
 	k, err := openKeeper(dir, a.warn)
 	if err != nil {
 		return err
 	}
+	k.rotate = rotate
 	cfg.All, cfg.Whole, cfg.From = true, true, k.positions
 	cfg.MaxWait = sinkWait
 	cfg.Told, cfg.Flush = a.tellConnection(), k.flush
@@ -91,6 +103,8 @@ type keeper struct {
 	dirty map[string]*kept
 	moved bool
 	seed  maphash.Seed
+
+	rotate int64 // bytes at which a file is put aside; 0 is never
 }
 
 // kept is one session's file and what is in it.
@@ -145,6 +159,11 @@ func (k *keeper) keep(e client.Event) error {
 		}
 		f.has[id] = struct{}{}
 		k.dirty[path] = f
+		if k.rotate > 0 && f.log.Size() >= k.rotate {
+			if err := k.putAside(path, f); err != nil {
+				return fmt.Errorf("sink: %w", err)
+			}
+		}
 	}
 	if pos := e.Position(); e.Sequenced {
 		if last, ok := k.positions[e.Session]; !ok || last.Less(pos) {
@@ -211,12 +230,20 @@ func (k *keeper) file(path string) (*kept, error) {
 	}
 	log.SyncEvery(0) // flush does
 	f := &kept{log: log, has: map[uint64]struct{}{}}
-	err = log.Replay(func(line []byte) error {
+	note := func(line []byte) error {
 		if h, _, err := event.ParseHeader(line); err == nil {
 			f.has[k.hash(h.Source, h.ID)] = struct{}{}
 		}
 		return nil
-	})
+	}
+	for _, part := range parts(path) {
+		if err = readLog(part, note); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = log.Replay(note)
+	}
 	if err != nil {
 		_ = log.Close()
 		return nil, fmt.Errorf("sink: %w", err)
@@ -224,6 +251,75 @@ func (k *keeper) file(path string) (*kept, error) {
 	k.open[path] = f
 	k.order = append(k.order, path)
 	return f, nil
+}
+
+// partsDir is where the parts of a session's file are that were put aside.
+func partsDir(path string) string { return strings.TrimSuffix(path, ".jsonl") + ".old" }
+
+// parts are those that are there, the oldest first.
+func parts(path string) []string {
+	dir := partsDir(path)
+	found, err := os.ReadDir(dir) // in the order of their names
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, f := range found {
+		if strings.HasSuffix(f.Name(), ".jsonl") {
+			out = append(out, filepath.Join(dir, f.Name()))
+		}
+	}
+	return out
+}
+
+func readLog(path string, fn func(line []byte) error) error {
+	r, err := jsonl.OpenReader(path, 0)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		line, _, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, jsonl.ErrLong):
+			continue
+		case err != nil:
+			return err
+		}
+		if err := fn(line); err != nil {
+			return err
+		}
+	}
+}
+
+// putAside makes what a session's file has a part, on the disk before it gets
+// its name, and lets the session go on in a new file. What is in the parts is
+// known still.
+func (k *keeper) putAside(path string, f *kept) error {
+	if err := f.log.Close(); err != nil {
+		return err
+	}
+	dir := partsDir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	n := 0
+	if old := parts(path); len(old) > 0 { // the user may have taken the first ones away
+		n, _ = strconv.Atoi(strings.TrimSuffix(filepath.Base(old[len(old)-1]), ".jsonl"))
+	}
+	if err := os.Rename(path, filepath.Join(dir, fmt.Sprintf("%06d.jsonl", n+1))); err != nil {
+		return err
+	}
+	log, err := jsonl.OpenPath(path)
+	if err != nil {
+		return err
+	}
+	log.SyncEvery(0)
+	f.log = log
+	delete(k.dirty, path)
+	return nil
 }
 
 func (k *keeper) use(path string) {
