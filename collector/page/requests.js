@@ -55,7 +55,8 @@ export class Inbox {
       if (c.over && !c.counted) {
         c.counted = true;
         this.settled.push(key);
-        if (this.loud) say(`${c.r.s.agent}: ${c.status.textContent}`);
+        // A card that is there says so itself.
+        if (this.loud && !c.node.isConnected) say(`${c.r.s.agent}: ${c.status.textContent}`);
       }
     }
     while (this.settled.length > stay) this.drop(this.settled.shift());

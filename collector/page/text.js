@@ -4,7 +4,7 @@
 // hidden is what has no shape of its own, or changes the shape of other text:
 // controls (ANSI sequences begin with one), bidirectional marks, zero-width
 // and filler characters, tags, odd spaces, and halves of characters.
-const hidden = /\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b\n]{0,80}(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb]|(?<!\p{Emoji}|\u200d)\ufe0f|[\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
+const hidden = /\u001b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\u001b\][^\u0007\u001b\n]{0,80}(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb]|(?<!\p{Emoji}|\u200d)\ufe0f|[\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
 const names = {
   0x00: 'NUL', 0x07: 'BEL', 0x08: 'BACKSPACE', 0x0d: 'CR', 0x1b: 'ESC', 0x7f: 'DEL', 0xa0: 'NBSP', 0xad: 'SOFT HYPHEN', 0x61c: 'ALM',
@@ -46,7 +46,11 @@ export function fill(e, v) {
 
 // mixed says whether a word mixes alphabets that look alike.
 export function mixed(s) {
-  return /\p{Script=Latin}[\p{L}\p{M}\p{N}._-]*[\p{Script=Cyrillic}\p{Script=Greek}]|[\p{Script=Cyrillic}\p{Script=Greek}][\p{L}\p{M}\p{N}._-]*\p{Script=Latin}/u.test(s);
+  if (!/[\p{Script=Cyrillic}\p{Script=Greek}]/u.test(s)) return false;
+  for (const [word] of s.matchAll(/[\p{L}\p{M}\p{N}._-]+/gu)) {
+    if (/\p{Script=Latin}/u.test(word) && /[\p{Script=Cyrillic}\p{Script=Greek}]/u.test(word)) return true;
+  }
+  return false;
 }
 
 export function el(tag, className, text) {

@@ -29,7 +29,8 @@ const severities = ['debug', 'info', 'notice', 'warning', 'error', 'critical'];
 // plain values.
 function gist(ev) {
   const d = isObject(ev.data) ? ev.data : {};
-  const notes = [];
+  const list = [];
+  const notes = { push: (text) => { if (list.length < 12) list.push(clip(text, 300)); } };
   if (isObject(d.answer) && typeof d.answer.option === 'string') notes.push(d.answer.option);
   for (const k of ['kind', 'agent_type', 'by', 'rule', 'via', 'resolution', 'status', 'reason', 'detail', 'scope', 'trigger', 'phase', 'message', 'text', 'title', 'summary']) {
     if (typeof d[k] === 'string' && d[k] !== ev.subject) notes.push(d[k]);
@@ -40,7 +41,7 @@ function gist(ev) {
   for (const k of ['command', 'file_path', 'path', 'url', 'query', 'pattern']) if (typeof args[k] === 'string') notes.push(args[k]);
   if (typeof d.duration_ms === 'number') notes.push(span(d.duration_ms));
   const about = typeof ev.seq !== 'number' ? str(ev.agent) : ev.type.startsWith('attention.') && ev.type !== 'attention.requested' ? '' : str(ev.subject) || str(d.tool?.name);
-  return [clip(about, 120), clip(notes.join(' \u00b7 ').replace(/\s+/g, ' '), 300)];
+  return [clip(about, 120), clip(list.join(' \u00b7 ').replace(/\s+/g, ' '), 300)];
 }
 
 const time = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });

@@ -3,6 +3,8 @@ package pagetest
 import (
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"aep-wrap/collector"
 )
 
@@ -55,7 +57,8 @@ func TestAllow(t *testing.T) {
 	two.Shot("settled")
 }
 
-// A refusal with a reason reaches the agent as one answer.
+// A refusal with a reason reaches the agent as one answer, given by the
+// keyboard alone.
 func TestDeny(t *testing.T) {
 	w := newWorld(t, collector.Limits{})
 	tg := w.emitter("codex", "s-deny", everything...)
@@ -63,8 +66,11 @@ func TestDeny(t *testing.T) {
 	tg.ask("shell", obj{"command": "git push --force"}, nil)
 	tb := w.open(token, Desk)
 	tb.Sees("git push --force")
-	tb.Write(".why", "not on main")
-	tb.Press(`[data-option="deny"]`)
+	tb.Tab("the reason", `document.activeElement.className === 'why'`)
+	tb.Run(chromedp.KeyEvent("not on main"))
+	tb.Run(chromedp.KeyEvent("\t", chromedp.KeyModifiers(chromedp.ModifierShift)))
+	tb.Until("the refusal in focus", `document.activeElement.dataset.option === 'deny'`)
+	tb.Run(chromedp.KeyEvent("\r"))
 	c := tg.hear()
 	if a := c["data"].(obj)["answer"].(obj); a["option"] != "deny" || a["text"] != "not on main" || c["capture"] != "full" {
 		t.Errorf("the command: %v", c)
@@ -72,6 +78,12 @@ func TestDeny(t *testing.T) {
 	tg.accept(c)
 	tg.settle(c)
 	tb.Sees("Answered by you: Deny (“not on main”).")
+	if got := JS[string](tb, `document.activeElement.className`); got != "title" {
+		t.Errorf("the focus went to %q", got)
+	}
+	if n := tb.Nameless(); n != "" {
+		t.Errorf("without a name: %s", n)
+	}
 }
 
 // A command without an answer is sent again with the same id, then told as

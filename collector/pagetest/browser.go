@@ -116,7 +116,7 @@ func Open(t testing.TB, url string, s Size) *Tab {
 	t.Helper()
 	Need(t)
 	ctx, stop := chromedp.NewContext(browser.ctx, chromedp.WithNewBrowserContext())
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	tb := &Tab{t: t, ctx: ctx, name: "desk"}
 	if s.mobile {
 		tb.name = "phone"
@@ -181,7 +181,7 @@ func JS[T any](tb *Tab, expression string) T {
 // Until waits for an expression to be true.
 func (tb *Tab) Until(what, expression string) {
 	tb.t.Helper()
-	tb.Within(20*time.Second, what, expression)
+	tb.Within(40*time.Second, what, expression)
 }
 
 // Within is Until, with another patience.
@@ -259,4 +259,25 @@ func (tb *Tab) PressNth(outer string, n int, inner string) {
 	o, _ := json.Marshal(outer)
 	i, _ := json.Marshal(inner)
 	JS[string](tb, fmt.Sprintf("(() => { document.querySelectorAll(%s)[%d].querySelector(%s).click(); return ''; })()", o, n, i))
+}
+
+// Nameless are the controls in sight that a screen reader could not name.
+func (tb *Tab) Nameless() string {
+	tb.t.Helper()
+	return JS[string](tb, `[...document.querySelectorAll('button, input, select, textarea, [role], pre[tabindex], fieldset')]
+		.filter((e) => e.checkVisibility() && !['status', 'timer', 'alert', 'group'].includes(e.getAttribute('role')))
+		.filter((e) => !(e.getAttribute('aria-label') || document.getElementById(e.getAttribute('aria-labelledby') ?? '') || [...e.labels ?? []].some((l) => l.innerText.trim()) || e.querySelector('legend') || e.innerText?.trim()))
+		.map((e) => e.outerHTML.slice(0, 200)).join('\n')`)
+}
+
+// Tab presses the Tab key until an expression about the page is true.
+func (tb *Tab) Tab(what, expression string) {
+	tb.t.Helper()
+	for range 60 {
+		if JS[bool](tb, "!!("+expression+")") {
+			return
+		}
+		tb.Run(chromedp.KeyEvent("\t"))
+	}
+	tb.t.Fatalf("the Tab key does not come to %s", what)
 }

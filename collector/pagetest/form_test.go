@@ -36,6 +36,9 @@ func TestForm(t *testing.T) {
 	tb := w.open(token, Desk)
 	tb.Sees("Configure the new service deployment")
 	tb.Shot("form")
+	if n := tb.Nameless(); n != "" {
+		t.Errorf("without a name: %s", n)
+	}
 	ph := w.open(token, Phone)
 	ph.Sees("Service name")
 	ph.Shot("form")

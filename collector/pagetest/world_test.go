@@ -80,7 +80,7 @@ func (w *world) serve(limits collector.Limits, address string) {
 	w.c.SetLinkKey([]byte("a key that signs the devices' tokens"))
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.c.Serve(ctx, l) }()
+	go func() { done <- w.c.Serve(ctx, elsewhere{l}) }()
 	w.stop = sync.OnceFunc(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -93,4 +93,22 @@ func (w *world) serve(limits collector.Limits, address string) {
 func (w *world) open(tok string, s Size) *Tab {
 	w.t.Helper()
 	return Open(w.t, w.base+"/#token="+tok, s)
+}
+
+// elsewhere is a listener whose clients come from another machine: here the
+// target is the browser's parent, and an agent's own processes command nothing.
+type elsewhere struct{ net.Listener }
+
+func (l elsewhere) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return visitor{conn}, nil
+}
+
+type visitor struct{ net.Conn }
+
+func (v visitor) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: v.Conn.RemoteAddr().(*net.TCPAddr).Port}
 }
