@@ -72,8 +72,12 @@ func (l *lane) record(line []byte) {
 // exitOf is how an exit is told of where a command led to it.
 func (r *Road) exitOf(x session.Exit) session.Exit {
 	if d := r.cfg.Control; d != nil && (x.By == "" || x.By == "control") {
-		if by, cause := d.Exit(); by != "" {
+		by, cause := d.Exit()
+		switch {
+		case by != "":
 			x.By, x.Cause = by, cause
+		case x.By != "":
+			x.Cause = d.LastCancel()
 		}
 	}
 	return x

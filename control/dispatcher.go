@@ -84,6 +84,7 @@ type Dispatcher struct {
 	sessions *table[*target]
 	tree     treeState
 	flights  []*flight
+	last     string // the cancel that was accepted last
 }
 
 // record is a decision. Drafts are what was told of it and not yet seen sealed.

@@ -95,7 +95,12 @@ func (d *Dispatcher) cancel(c *Command, s *target, now time.Time) verdict {
 	e := effectOf(c)
 	e.Run, e.Whole, e.Stopped = f.run, f.whole, d.tree == paused || d.tree == pausing
 	d.flights = append(d.flights, f)
-	return verdict{effect: &e, undo: func() { d.landed(func(o *flight) bool { return o == f }) }}
+	last := d.last
+	d.last = c.ID
+	return verdict{effect: &e, undo: func() {
+		d.last = last
+		d.landed(func(o *flight) bool { return o == f })
+	}}
 }
 
 // run is the run that a cancel means: the one that it names, else the only one
@@ -322,4 +327,13 @@ func (d *Dispatcher) Exit() (by, cause string) {
 		}
 	}
 	return by, cause
+}
+
+// LastCancel is the id of the cancel that was accepted last, "" where there was
+// none: why a process went that was ended by command, once its run was seen to
+// end.
+func (d *Dispatcher) LastCancel() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
 }

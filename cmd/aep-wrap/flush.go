@@ -438,8 +438,8 @@ func (h *history) readOn(ctx context.Context, path string, end int64) error {
 			continue
 		}
 		h.state.Fold(e)
-		if e.Sequenced && e.Session != "" {
-			e.Data = nil
+		if late := over(h.last.Type) && event.Category(e.Type) == "control"; e.Sequenced && e.Session != "" && !late {
+			e.Data = nil // a command that came after the end, and was refused, begins nothing
 			h.last = e
 		}
 	}
