@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aep-wrap/event"
+	"aep-wrap/testdata/mockmodel"
 )
 
 var update = flag.Bool("update", false, "record what the agents were seen to do, in testdata/agents")
@@ -36,10 +37,11 @@ type agentCase struct {
 	files   func(w *world)          // the user's files before a run
 	env     func(w *world) []string // added to the environment
 	print   func(prompt string) []string
-	tui     []string // the arguments that open its screen
-	ready   string   // what its screen shows when it waits for the first prompt
-	exit    string   // what a person types to leave
-	owns    []string // files of the user's that the agent itself writes anew, bare too
+	tui     []string       // the arguments that open its screen
+	ready   string         // what its screen shows when it waits for the first prompt
+	first   func(s *stage) // what a person answers before that; nil is nothing
+	exit    string         // what a person types to leave
+	owns    []string       // files of the user's that the agent itself writes anew, bare too
 	scenes  []scene
 	missing []string // what cannot be seen or done, for docs/agents.md
 }
@@ -78,11 +80,33 @@ type stage struct {
 	turns     int
 }
 
-// ask types a prompt with a script.
+// ask types a prompt with a script, until its run is told of: some screens take
+// a Return that comes soon after words for a line of a paste.
 func (s *stage) ask(script string) {
 	s.world.t.Helper()
 	s.turns++
 	s.enter("go " + strconv.Itoa(s.turns) + " [[script:" + script + "]]")
+	again := time.Now().Add(5 * time.Second)
+	s.eventually("the run of prompt "+strconv.Itoa(s.turns), func() bool {
+		if time.Now().After(again) {
+			again = again.Add(5 * time.Second)
+			s.keys("\r")
+		}
+		return s.tells("run.started") >= s.turns
+	})
+}
+
+// tells counts the events of a type in the logs so far.
+func (w *world) tells(typ string) (n int) {
+	w.t.Helper()
+	for _, f := range w.logFiles() {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n += strings.Count(string(b), `"type":"`+typ+`"`)
+	}
+	return n
 }
 
 // pendingRecord is a request as aep-wrap pending --json tells it.
@@ -216,6 +240,9 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 	wrapped := append(append([]string{wrapper(t)}, sc.wrap...), "--")
 	if sc.script == "" {
 		s.terminal = w.open(append(wrapped, argv...)...)
+		if a.first != nil {
+			a.first(s)
+		}
 		if a.ready != "" {
 			s.see(a.ready)
 		}
@@ -392,6 +419,35 @@ func (s *stage) press(dialog, key string) {
 		}
 		return false
 	})
+}
+
+// instruction is what a model is told from afar.
+const instruction = "Mind the harbour lights."
+
+// instructed is a visit in which a text is given from another terminal, and is
+// in what the model is asked next.
+func instructed(s *stage) {
+	s.ask("hello")
+	s.told("run.finished", 1)
+	if r := s.run(wrapper(s.world.t), "instruct", s.session(), instruction); r.code != 0 {
+		s.world.t.Fatalf("instruct: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	s.ask("hello")
+	s.told("run.finished", 2)
+	heard, _ := s.model.Heard()
+	if !slices.ContainsFunc(heard, func(h mockmodel.Heard) bool { return strings.Contains(string(h.Body), instruction) }) {
+		s.world.t.Error("the model did not hear the instruction")
+	}
+}
+
+// cancelled ends a headless run that has begun, from another terminal.
+func cancelled(s *stage) {
+	s.told("run.started", 1)
+	s.eventually("the model to be asked", func() bool {
+		heard, _ := s.model.Heard()
+		return slices.ContainsFunc(heard, func(h mockmodel.Heard) bool { return h.Script == "slowtext" })
+	})
+	s.command("cancel", s.session())
 }
 
 // checkBy asserts who is said to have cancelled each run.

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait: what has not happened by then will not.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // apiKey is a key that no service knows.
 const apiKey = "dummy-key-of-the-tests"
