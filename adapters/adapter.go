@@ -226,7 +226,6 @@ type Launch struct {
 	Hold time.Duration // how long a hook may wait for an answer from afar; 0: nobody can answer, hooks must not wait
 	Both time.Duration // the same where the runtime's own dialog stays usable meanwhile (Ask.Both)
 	Gate []string      // tools that the operator gates, patterns with *; nil is none
-	Dual bool          // the operator wants the runtime's way in which both sides can answer, whatever it costs
 
 	Attach string // the URL of a running server that the command shall join; "" is none
 
