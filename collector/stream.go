@@ -325,7 +325,16 @@ func (c *Collector) send(ctx context.Context, cons *consumer, out *response) sta
 				}
 				batch.buf = batch.buf[:0]
 			}
-			continue
+			// Who reads much of which little matches writes seldom, and so would
+			// not notice that it is over.
+			select {
+			case <-ctx.Done():
+				return c.stopped(ctx, cons, out)
+			case <-c.draining:
+				return c.stopped(ctx, cons, out)
+			default:
+				continue
+			}
 		case lost:
 			out.last(": too slow: resume from the last position\n\n")
 			return lost
@@ -344,16 +353,31 @@ func (c *Collector) send(ctx context.Context, cons *consumer, out *response) sta
 				return lost
 			}
 		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errRevoked) {
-				out.last(": unauthorized: the token is not good any more\n\n")
-			}
-			return over
+			return c.stopped(ctx, cons, out)
 		case <-c.draining:
-			out.last(": shutting-down\n\n")
-			return over
+			return c.stopped(ctx, cons, out)
 		}
 		batch = takePool.Get().(*taken)
 	}
+}
+
+// stopped says why a stream ends that could go on. A replay that is stopped is
+// not complete.
+func (c *Collector) stopped(ctx context.Context, cons *consumer, out *response) state {
+	word := ""
+	switch {
+	case errors.Is(context.Cause(ctx), errRevoked):
+		word = ": unauthorized: the token is not good any more\n\n"
+	case ctx.Err() == nil:
+		word = ": shutting-down\n\n"
+	}
+	switch {
+	case !cons.live:
+		return lost
+	case word != "":
+		out.last(word)
+	}
+	return over
 }
 
 // writeBytes is how much is written at once when there is more.
