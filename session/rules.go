@@ -419,6 +419,9 @@ func (s *Session) joinAttention(d *event.Draft, f *facts) bool {
 			return false
 		}
 	}
+	if str(d.Fields, "resolution") == "auto" {
+		return false // decided without a person, and without a question
+	}
 	s.demote(d)
 	return true
 }

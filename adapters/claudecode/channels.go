@@ -207,7 +207,8 @@ func telemetry() *Table {
 				"user_permanent": decided("allow"),
 				"user_reject":    decided("deny"),
 				"user_abort":     Resolved("tool_use_id", "dismissed"),
-			}, Nothing("decided by configuration or a hook, without a person")),
+				"hook":           Resolved("tool_use_id", "auto").Note("a hook decided: what was answered from afar is applied"),
+			}, Nothing("decided by configuration, without a person")),
 		},
 	})
 }
