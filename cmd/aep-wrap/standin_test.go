@@ -32,7 +32,6 @@ type standIn struct {
 	acks     map[string][]byte // by command
 	deaf     int               // deliveries that are passed over
 	mute     bool
-	deliver  func() // of the last instruction
 	reported *os.File
 }
 
