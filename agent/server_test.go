@@ -25,13 +25,12 @@ type fakeServer struct {
 	t *testing.T
 	*httptest.Server
 	mu      sync.Mutex
-	streams int                // opened so far
-	push    chan string        // raw bytes of the stream; "" ends it
-	bodies  map[string]string  // answers to GET
-	posts   chan string        // "PATH BODY"
-	status  map[string]int     // by path
-	auth    string             // what every request must have, user:password
-	cut     context.CancelFunc // of the stream at hand
+	streams int               // opened so far
+	push    chan string       // raw bytes of the stream; "" ends it
+	bodies  map[string]string // answers to GET
+	posts   chan string       // "PATH BODY"
+	status  map[string]int    // by path
+	auth    string            // what every request must have, user:password
 }
 
 func newFakeServer(t *testing.T) *fakeServer {

@@ -82,8 +82,8 @@ func zero(v any) bool { n, ok := v.(json.Number); return ok && n.String() == "0"
 // then has no exit code.
 func aborted(output string) bool { return strings.Contains(output, "User aborted the command") }
 
-// todo is an item of a todo list. Items have ids in some versions; where they
-// have none, what they say names them.
+// The fact todo is an item of a list of what is to be done. Items have ids in
+// some versions; where they have none, what they say names them.
 func todo(p string) Fact {
 	shows := []adapters.TermField{
 		{Member: "(subject)", From: p + "todo.id", Level: event.Metadata},
