@@ -327,7 +327,7 @@ export class Timeline {
     if (e.style.transform !== y) e.style.transform = y;
     e.index = i;
     const state = `${rec.n}|${rec.level}|${rec.depth}|${rec.kids}|${rec === this.current}|${this.kin.has(rec)}|${this.mode}|${i}`;
-    if (row.state === state) return;
+    if (row.rec === rec && row.state === state) return;
     row.state = state;
     row.rec = rec;
     e.className = `row ${rec.tone}${rec === this.current ? ' current' : ''}${this.kin.has(rec) ? ' kin' : ''}`;

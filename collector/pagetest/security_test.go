@@ -52,6 +52,8 @@ func TestHostileText(t *testing.T) {
 	for i := range payloads {
 		tb.Run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll('#sessions .entry')].find((b) => b.querySelector('.id').innerText.startsWith('s-%d' + %s))?.click()`, i, jsString(payloads[i][:2]))))
 		tb.Until("its events", `document.querySelectorAll('.row:not([hidden])').length >= 5`)
+		// Each session's rows are its own, whichever was looked at before.
+		tb.Until("its own rows", fmt.Sprintf(`[...document.querySelectorAll('.row:not([hidden]) .gist')].filter((e) => e.innerText.includes(%s)).length >= 4`, jsString(payloads[i][:15])))
 		tb.Run(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('.row:not([hidden])')[2].click()`))
 	}
 	tb.Shot("hostile-session")
