@@ -20,10 +20,23 @@ import (
 type joiner struct {
 	app    *app
 	socket string
-	note   func(string) // told once when none can be started
+	note   func(string) // told what people should know: none can be started, or it calls nobody
+
+	compare sync.Once
 
 	mu      sync.Mutex
 	started time.Time // when we last started one
+}
+
+// compareNotify says that a collector which ran before us calls nobody, where
+// we are to have people called.
+func (j *joiner) compareNotify() {
+	if j.app.cfg.Notify == "" || j.app.cfg.Quiet {
+		return
+	}
+	if info, ok := j.app.runningCollector(); ok && !info.Notifies {
+		j.note("the collector that runs was started without --notify: nobody is called until it starts anew")
+	}
 }
 
 // patience with a collector that starts, and between two starts.
@@ -49,6 +62,7 @@ func (j *joiner) client() *http.Client {
 func (j *joiner) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := j.try(ctx)
 	if err == nil {
+		j.compare.Do(j.compareNotify)
 		return conn, nil
 	}
 	if serr := j.start(); serr != nil {
