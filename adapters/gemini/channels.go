@@ -32,10 +32,10 @@ func chat() *Table {
 				), map[string]Row{
 					"unknown":   refused(Emit("tool.failed", Tool("name", "id"), Fault(Const("type", "tool_not_registered"), said))),
 					"params":    refused(Emit("tool.failed", Tool("name", "id"), Fault(Const("type", "invalid_tool_params"), said))),
-					"policy":    refused(Emit("tool.denied", Tool("name", "id"), Const("by", "policy"))),
-					"rejected":  refused(Emit("tool.failed", Tool("name", "id"), Fault(Const("type", "rejected"), said))),
-					"blocked":   refused(Emit("tool.failed", Tool("name", "id"), Fault(Const("type", "blocked"), said))).Note("a BeforeTool hook refused it: ours, for who answered no, or the user's own"),
-					"cancelled": Emit("tool.failed", Tool("name", ""), Key("id"), Fault(Const("type", "cancelled"), said), Open("name", "args")),
+					"policy":    Emit("tool.denied", Tool("name", ""), Key("id"), Const("by", "policy"), told),
+					"rejected":  Emit("tool.failed", Tool("name", ""), Key("id"), Fault(Const("type", "rejected"), said), told),
+					"blocked":   Emit("tool.failed", Tool("name", ""), Key("id"), Fault(Const("type", "blocked"), said), told).Note("a BeforeTool hook refused it: ours, for who answered no, or the user's own"),
+					"cancelled": Emit("tool.failed", Tool("name", ""), Key("id"), Fault(Const("type", "cancelled"), said), told),
 				}, Nothing("AfterTool tells it")), Nothing("no calls"))),
 		},
 	})
@@ -43,10 +43,13 @@ func chat() *Table {
 
 const said = "result.0.functionResponse.response.error"
 
-// refused tells also the request, for a tool that is unknown or called wrongly
-// fires no hook at all; one that BeforeTool told is the same fact.
+// told is the open tool of which BeforeTool has told, and named no call.
+var told = Open("name", "args")
+
+// refused tells also the request: a tool that is unknown, or called wrongly,
+// fires no hook.
 func refused(end Row) Row {
-	return Many(Emit("tool.requested", Tool("name", "id"), Content("args", "args"), Open("name", "args")), end)
+	return Many(Emit("tool.requested", Tool("name", "id"), Content("args", "args")), end)
 }
 
 // stream is the vocabulary of -o stream-json. It is read only where no hook can

@@ -24,7 +24,7 @@ func hooks() *Table {
 			"BeforeAgent": Emit("run.started", Const("trigger", "user"), Text("prompt", "prompt")),
 			"AfterAgent":  Emit("run.finished").Note("also after an Esc, and does not say so"),
 
-			"BeforeTool": Gated("tool_name", "tool_input", Emit("tool.requested", Tool("tool_name", ""), Content("args", "tool_input"), opened)).
+			"BeforeTool": Gated("tool_name", "tool_input", Emit("tool.requested", Tool("tool_name", ""), Content("args", "tool_input"))).
 				Note("fired before a policy or the user is asked; a tool that is unknown, or called wrongly, fires nothing"),
 			"AfterTool": SwitchOn("tool_response says", outcome, map[string]Row{
 				"error": Emit("tool.failed", Tool("tool_name", ""), Fault(Str("type", "tool_response.error.type"), "tool_response.error.message"), opened),
