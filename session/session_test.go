@@ -501,6 +501,19 @@ func TestBind(t *testing.T) {
 0:2 control.rejected <- cmd`,
 		},
 		{
+			name:    "a hook's decision is the answer that it was given, or nobody's, or about nothing",
+			batches: [][]event.Draft{{say("tool.requested", call("Bash", "c1"))}, {say("attention.requested", permission, pair("c1"))}, {say("attention.answered", pair("c1"), cause("cmd"), meta("via", "control"))}, {say("attention.resolved", pair("c1"), meta("resolution", "auto"))}, {say("tool.requested", call("Bash", "c2"))}, {say("attention.requested", permission, pair("c2"))}, {say("attention.resolved", pair("c2"), meta("resolution", "auto"))}, {say("attention.resolved", pair("c3"), meta("resolution", "auto"))}},
+			want: `
+0:0 session.started
+0:1 tool.requested (Bash) {"tool":{"call_id":"c1","name":"Bash"}}
+0:2 attention.requested (Bash) <- tool.requested@0:1 notice {"kind":"permission"}
+0:3 attention.answered (attention.requested@0:2) <- cmd {"via":"control"}
+0:4 attention.resolved (attention.requested@0:2) <- attention.answered@0:3 {"latency_ms":0,"resolution":"answered"}
+0:5 tool.requested (Bash) {"tool":{"call_id":"c2","name":"Bash"}}
+0:6 attention.requested (Bash) <- tool.requested@0:5 notice {"kind":"permission"}
+0:7 attention.resolved (attention.requested@0:6) <- attention.requested@0:6 {"latency_ms":0,"resolution":"auto"}`,
+		},
+		{
 			name:    "the vendor's end closes what is open",
 			batches: [][]event.Draft{{say("run.started", inRun("r1"))}, {say("attention.requested", permission, pair("p"))}, {say("attention.requested", permission, pair("q"))}, {say("attention.answered", pair("q"), cause("cmd"), meta("via", "control"))}, {say("session.ended", meta("reason", "normal"))}, {say("session.ended", meta("reason", "killed"))}},
 			exit:    &Exit{Code: 1},
