@@ -210,7 +210,7 @@ func (p program) check(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s --version on %s/%s: %w", path, runtime.GOOS, runtime.GOARCH, err)
 	}
-	if !slices.Contains(strings.Fields(string(out)), p.version) {
+	if !slices.ContainsFunc(strings.Fields(string(out)), func(w string) bool { return strings.TrimSuffix(w, ".") == p.version }) {
 		return fmt.Errorf("found version %s", strings.TrimSpace(string(out)))
 	}
 	return nil
