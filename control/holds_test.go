@@ -349,3 +349,41 @@ func TestTooManyRequests(t *testing.T) {
 		t.Errorf("%d wait after the close", n)
 	}
 }
+
+// A runtime that hears an answer otherwise than by the bytes asks the hold for
+// it, and says what became of it.
+func TestAnswerOfAServer(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		after func(*Hold)
+		want  string
+	}{
+		{"it took the answer", (*Hold).Applied, `attention.resolved of attention.requested <- attention.answered {"resolution":"answered"}`},
+		{"it could not be told", (*Hold).Undelivered, `attention.resolved of attention.requested <- attention.answered {"resolution":"dismissed"}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.run("s", "r1")
+			h, id := w.ask("s", "k1", time.Hour, permission(), nil)
+			if a, ok := h.Answer(); ok {
+				t.Errorf("answered before anybody did: %v", a)
+			}
+			w.send(me.Respond(w.Now(), "s", id, Answer{Option: "deny", Text: "no"}, nil, ""))
+			h.Wait(t.Context())
+			if a, ok := h.Answer(); !ok || a.Option != "deny" || a.Text != "no" {
+				t.Errorf("%v, %v", a, ok)
+			}
+			n := w.count()
+			tc.after(h)
+			equal(t, w.since(n), []string{tc.want})
+		})
+	}
+	w := newWorld(t)
+	w.run("s", "r1")
+	h, _ := w.ask("s", "k1", time.Minute, permission(), nil)
+	w.move(time.Minute)
+	h.Wait(t.Context())
+	if a, ok := h.Answer(); ok {
+		t.Errorf("nobody answered, and there is %v", a)
+	}
+}
