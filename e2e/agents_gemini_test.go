@@ -34,8 +34,8 @@ func init() {
 				shows: map[string]string{"answerable": "with --gate: allow, and deny with a reason", "cancel": "Esc", "pause": "by signals, and resumed"}},
 			{name: "answered at the screen", play: atTheScreen("Allow execution", "1", "\x1b", "run.cancelled"), check: checkBy("user", "user"), want: []string{
 				"session.started",
-				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
-				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.cancelled",
+				"run.started", "tool.requested", "tool.completed", "run.finished",
+				"run.started", "tool.requested", "tool.failed", "run.cancelled",
 				"run.started", "run.cancelled", "session.ended"}},
 			{name: "instructed from afar", remote: true, wrap: []string{"--allow", "instruct"}, play: instructed, want: []string{
 				"session.started", "run.started", "run.finished", "run.started", "run.finished", "session.ended"},
