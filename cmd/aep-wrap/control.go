@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"aep-wrap/adapters"
@@ -36,6 +37,7 @@ func (l *launch) makeControl() error {
 		return usageError("%w", err)
 	}
 	if c.Collector == "" && c.Listen == off {
+		l.gateless("there is no collector (--listen off)")
 		return nil
 	}
 	for _, n := range notes {
@@ -43,6 +45,14 @@ func (l *launch) makeControl() error {
 	}
 	if c.Collector != "" && c.Token == "" { // nobody there is proven to be anybody (AEP-0004 §4.1)
 		types = nil
+	}
+	switch {
+	case can.Respond && !slices.Contains(types, control.Respond):
+		l.gateless("answers from afar are not accepted")
+	case c.Hold == 0:
+		l.gateless("no hook waits (--hold 0)")
+	case !can.Respond:
+		l.gateless(l.adapter.Title + " waits for nobody")
 	}
 	l.effects = &agent.Effects{Cancel: l.adapter.Cancel, Log: l.log}
 	l.target = control.New(control.Config{
@@ -55,6 +65,13 @@ func (l *launch) makeControl() error {
 	})
 	l.effects.Control = l.target
 	return nil
+}
+
+// gateless tells an operator who gates tools that nobody can be asked.
+func (l *launch) gateless(why string) {
+	if len(l.app.cfg.Gate) > 0 {
+		l.trouble("--gate gates nothing in this launch: %s; %s decides by itself", why, l.adapter.Title)
+	}
 }
 
 // policyOfAnswers is what the operator wants refused beyond the gates.
