@@ -87,7 +87,7 @@ func IsLog(name string) bool {
 
 func fileID(fi os.FileInfo) (dev, ino uint64) {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Dev), st.Ino
+		return uint64(st.Dev), st.Ino //nolint:unconvert // an int32 on other systems
 	}
 	return 0, 0
 }

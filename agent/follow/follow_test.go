@@ -351,3 +351,14 @@ func TestNamesOfLogs(t *testing.T) {
 		}
 	}
 }
+
+// A line of 22 MB, as of screenshots, is told without its long strings, and
+// what comes after it is.
+func TestAVeryLongLine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := &taker{}
+	start(t, Config{Paths: []string{dir}, Handler: k})
+	writer(t, dir, `{ printf '{"shot":"'; head -c 22000000 /dev/zero | tr '\0' x; printf '"}\n{"n":1}\n'; } >a.jsonl`)
+	k.wait(t, `{"shot":"[22000000 bytes not read]"}`, `{"n":1}`)
+}

@@ -50,7 +50,6 @@ type splitter struct {
 	cuts  int
 	skip  bool // the string at hand is passed over
 	over  bool // the record at hand is
-	bom   int  // bytes of a byte order mark that were seen at the very start
 }
 
 type state uint8
