@@ -491,9 +491,13 @@ func (h *hub) next(c *consumer, into []*item) ([]*item, state) {
 // dig reads a piece of a deep span from the log, without the lock meanwhile.
 func (h *hub) dig(c *consumer, s *span, into []*item) []*item {
 	p := piece{path: s.buf.log, session: s.buf.session, source: s.buf.source, off: s.off, at: s.at.Position, to: s.buf.floor}
-	h.mu.Unlock()
-	into, whole, err := p.read(into)
-	h.mu.Lock()
+	var whole bool
+	var err error
+	func() {
+		h.mu.Unlock()
+		defer h.mu.Lock()
+		into, whole, err = p.read(into)
+	}()
 	s.off, s.at = p.off, key{Position: p.at}
 	switch {
 	case err != nil:

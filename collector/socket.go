@@ -164,8 +164,9 @@ func (c *Collector) socket(w http.ResponseWriter, r *http.Request) {
 	s.room = sync.NewCond(&s.mu)
 	s.heard.Store(time.Now().UnixNano())
 	ws.SetReadLimit(int64(c.limits.Line))
-	if !c.open.add(s) {
-		s.kill()
+	if !c.open.add(s) { // it came too late
+		defer time.AfterFunc(lastMoment, s.kill).Stop()
+		_ = ws.Close(websocket.StatusGoingAway, "shutting-down")
 		return
 	}
 	defer c.open.remove(s)

@@ -732,6 +732,9 @@ func TestDrainOfSockets(t *testing.T) {
 	p.line()
 	p.line()
 	stall := s.half("h") // answers no close frame
+	for end := time.Now().Add(time.Minute); s.Collector.open.count() < 4 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	start := time.Now()
 	s.stop()
 	em.wants(`{"type":"closing","reason":"shutting-down","delivered":[]}`)
