@@ -570,7 +570,7 @@ func (d *desk) open(now time.Time) error {
 	log.SyncEvery(-1) // Sync does it
 	if d.sess == nil || log.Size() != d.size {
 		if err := d.restore(log.Replay); err != nil {
-			log.Close()
+			_ = log.Close() // nothing was written
 			return err
 		}
 	}
