@@ -399,7 +399,7 @@ func pure(s Spec, ms []adapters.Moment, bad report) {
 		if s.Adapter.Logs != nil {
 			s.Adapter.Logs(m)
 		}
-		if s.Adapter.Asks != nil && s.Adapter.Asks(m) != s.Adapter.Asks(m) {
+		if s.Adapter.Asks != nil && differs(s.Adapter.Asks, m) {
 			bad("%s %s: it asks in two ways", m.Channel, m.Name)
 		}
 		if s.Adapter.Instruct != nil {
@@ -417,7 +417,7 @@ func pure(s Spec, ms []adapters.Moment, bad report) {
 			if !reflect.DeepEqual(v.Item(m.Payload), v.Item(m.Payload)) {
 				bad("%s %s: two readings of one item of a server differ", m.Channel, m.Name)
 			}
-			if v.Asked != nil && v.Asked(m) != v.Asked(m) {
+			if v.Asked != nil && differs(v.Asked, m) {
 				bad("%s %s: what it asks has two names", m.Channel, m.Name)
 			}
 			for _, q := range v.Known {
@@ -429,6 +429,12 @@ func pure(s Spec, ms []adapters.Moment, bad report) {
 			bad("%s %s: the payload was changed", m.Channel, m.Name)
 		}
 	}
+}
+
+// differs calls a function twice.
+func differs[T comparable](f func(adapters.Moment) T, m adapters.Moment) bool {
+	first, second := f(m), f(m)
+	return first != second
 }
 
 func deep(v any) any {
