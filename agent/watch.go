@@ -588,21 +588,35 @@ func (d *desk) open(now time.Time) error {
 func (d *desk) restore(replay func(func([]byte) error) error) error {
 	state := session.NewState()
 	var last event.Event
+	var newest, before time.Time // the two newest times
 	err := replay(func(line []byte) error {
-		if e, err := event.Parse(line); err == nil {
-			state.Fold(e)
-			if e.Sequenced {
-				e.Data, last = nil, e
-			}
+		e, err := event.Parse(line)
+		if err != nil {
+			return nil
+		}
+		state.Fold(e)
+		if !e.Sequenced {
+			return nil
+		}
+		e.Data, last = nil, e
+		switch {
+		case e.Time.After(newest):
+			newest, before = e.Time, newest
+		case e.Time.Before(newest) && e.Time.After(before):
+			before = e.Time
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	// Whoever ended the session told all of it up to then.
+	// Whoever ended the session told all of it up to the last thing that it told
+	// before the end: the end itself may have been given long after, by who
+	// found a session whose owner had died.
 	if d.told = (time.Time{}); last.Type == "session.ended" || last.Type == "x.aep-wrap.session.exited" {
-		d.told = last.Time
+		if d.told = last.Time; last.Time.Equal(newest) {
+			d.told = before
+		}
 	}
 	d.state = state
 	d.sess = session.New(session.Config{Agent: d.agent, Host: d.w.cfg.Host, Session: d.session, Traceparent: d.w.cfg.Traceparent, State: state, History: true})

@@ -383,10 +383,10 @@ func TestAnOwnedSessionIsLeftAlone(t *testing.T) {
 	}
 	// The wrapper tells its session, and ends it.
 	s := session.New(session.Config{Agent: "claude-code", Host: "h", Session: "s1", State: session.NewState()})
-	at := time.Date(2026, 11, 29, 12, 0, 2, 0, time.UTC)
+	at := time.Date(2026, 11, 29, 12, 0, 3, 0, time.UTC)
 	gate := testGate(event.Full)
 	drafts := s.Bind(at, []event.Draft{{Header: event.Header{Type: "run.started", Run: "r1"}, Key: "r1"}})
-	drafts = append(drafts, s.Exit(at, session.Exit{})...)
+	drafts = append(drafts, s.Exit(at.Add(500*time.Millisecond), session.Exit{})...)
 	for i := range drafts {
 		e, err := gate.Seal(&drafts[i])
 		if err != nil {
