@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -185,6 +186,21 @@ func (o *collectOptions) tls() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
+// names are those that the collector goes by, its certificate's behind those that
+// it was given.
+func names(given []string, secure *tls.Config) []string {
+	if secure == nil || secure.Certificates[0].Leaf == nil {
+		return given
+	}
+	out := slices.Clone(given)
+	for _, n := range secure.Certificates[0].Leaf.DNSNames {
+		if !strings.Contains(n, "*") && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // collectorTokens are the tokens that --listen asks for.
 func (a *app) collectorTokens(o *collectOptions) ([]collector.Token, error) {
 	if o.noToken {
@@ -336,7 +352,7 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 
 	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	info := collectorInfo{PID: os.Getpid(), Address: people.Addr().String(), Version: readBuildInfo().Version, Background: o.background,
-		TLS: secure != nil, Hosts: o.hosts, NoToken: o.noToken, Notifies: a.cfg.Notify != ""}
+		TLS: secure != nil, Hosts: names(o.hosts, secure), NoToken: o.noToken, Notifies: a.cfg.Notify != ""}
 	page := a.cfg.PageURL
 	if page == "" {
 		page = info.origin()
