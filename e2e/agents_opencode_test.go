@@ -37,10 +37,11 @@ func init() {
 		env: func(*world) []string {
 			return []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
 		},
-		print: func(prompt string) []string { return []string{"run", prompt} },
-		tui:   nil,
-		ready: "Ask anything",
-		exit:  "/exit",
+		print:  func(prompt string) []string { return []string{"run", prompt} },
+		tui:    nil,
+		ready:  "Ask anything",
+		exit:   "/exit",
+		either: true,
 		scenes: []scene{
 			{name: "a tool call", script: "safe", want: []string{
 				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
