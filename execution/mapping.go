@@ -3,6 +3,7 @@ package execution
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"aep-wrap/event"
 )
@@ -52,7 +53,7 @@ type Ceiling struct {
 
 // take maps an event of a run's session, whose position was not taken before.
 // It is pure but for r, which remembers.
-func (r *reading) take(e *event.Event, limits Ceilings, budgets Budgets) (s step) {
+func (r *reading) take(e *event.Event, limits Ceilings, budgets Budgets, tools []string) (s step) {
 	r.make()
 	data, _ := payload(e)
 	name, ok := told[e.Type]
@@ -68,6 +69,16 @@ func (r *reading) take(e *event.Event, limits Ceilings, budgets Budgets) (s step
 		}
 	case "tool.requested":
 		r.Calls[cycle]++
+	case "tool.completed":
+		// A call that nobody could hold, as when the collector was gone, is seen
+		// here at the latest.
+		tool, _ := data["tool"].(map[string]any)
+		name, _ := tool["name"].(string)
+		if len(tools) > 0 && name != "" && !slices.Contains(tools, name) {
+			s.over = &Ceiling{"toolset", PolicyViolation, int64(len(tools))}
+		} else if n := least(limits.MaxToolCallsPerCycle, budgets.ToolCallsPerCycle); n > 0 && r.Calls[cycle] > n {
+			s.over = &Ceiling{"max_tool_calls_per_cycle", CeilingExceeded, n}
+		}
 	case "delegation.subagent.started":
 		r.Subagents++
 		if limits.MaxSubagents > 0 && r.Subagents > limits.MaxSubagents {
@@ -109,6 +120,14 @@ func (r *reading) take(e *event.Event, limits Ceilings, budgets Budgets) (s step
 		delete(r.Tokens, cycle)
 	}
 	return s
+}
+
+// least is the smaller bound of two; 0 is none.
+func least(a, b int64) int64 {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 func (r *reading) make() {

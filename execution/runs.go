@@ -268,7 +268,7 @@ func (s *Server) took(run string, r *liveRun, line []byte) error {
 		return nil // a command, or what a crash left of a line
 	}
 	r.mu.Lock()
-	limits, budget := r.limits, r.budget
+	limits, budget, tools := r.limits, r.budget, r.tools
 	r.mu.Unlock()
 	var st step
 	var calls int64
@@ -281,7 +281,7 @@ func (s *Server) took(run string, r *liveRun, line []byte) error {
 		if seen && !at.Less(e.Position()) {
 			return errSeen
 		}
-		st = rec.Reading.take(&e, limits, budget)
+		st = rec.Reading.take(&e, limits, budget, tools)
 		rec.Reading.At[e.Session] = e.Position()
 		rec.CycleCount = rec.Reading.Count
 		if e.Type == "session.started" && rec.Vendor == "" {
@@ -377,6 +377,9 @@ func (s *Server) exceed(run string, c *Ceiling) {
 		Code: c.Code, Name: codes[c.Code].name, Ceiling: c.Name,
 		Message: fmt.Sprintf("%s is %d", c.Name, c.Bound),
 	}}
+	if c.Code == PolicyViolation {
+		why.Fault.Message = "a tool was used that is not in the agent's toolset: it could not be held"
+	}
 	if _, err := s.halt(context.WithoutCancel(s.ctx), run, why); err != nil && codeOf(err) != LifecycleConflict {
 		s.Log.Error("a run that passed a bound cannot be ended", "run", run, "ceiling", c.Name, "err", err)
 	}

@@ -213,6 +213,27 @@ func TestGate(t *testing.T) {
 	w.eventually("the end", func() bool { return w.state(run) == Failed })
 }
 
+// A call that was not held, as when nobody could be asked, ends the run at the
+// latest when it is seen to have been made.
+func TestACallThatWasNotHeld(t *testing.T) {
+	for name, spec := range map[string]map[string]any{
+		"constitution_policy_violation": {"toolset": []string{"Read"}},
+		"ceiling_exceeded":              {"ceilings": map[string]any{"max_tool_calls_per_cycle": 1}},
+	} {
+		w := newWorld(t)
+		run, j := w.run(w.agent(spec))
+		j.tell("run.started", "r", nil)
+		for range 2 {
+			j.tell("tool.requested", "r", map[string]any{"tool": map[string]any{"name": "Bash"}})
+			j.tell("tool.completed", "r", map[string]any{"tool": map[string]any{"name": "Bash"}})
+		}
+		w.eventually("the end", func() bool { return w.state(run) == Failed })
+		if got := w.events(run, ""); got[len(got)-1].Payload["error"].(map[string]any)["name"] != name {
+			t.Errorf("%s: %v", name, got[len(got)-1])
+		}
+	}
+}
+
 // A permission that the runtime itself asks for is a person's to give.
 func TestAPermissionIsNotOurs(t *testing.T) {
 	w := newWorld(t)
