@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -32,29 +31,37 @@ func cpu(t testing.TB, pid int) time.Duration {
 // arrivals reads session logs as they grow, and notes when each tool's request
 // arrived there.
 type arrivals struct {
-	t    testing.TB
-	dir  string
-	pos  map[string]int64
-	torn map[string][]byte
-	at   map[string]time.Time // by session and call id
+	t     testing.TB
+	dir   string
+	want  int
+	files map[string]*os.File
+	buf   []byte
+	pos   map[string]int64
+	torn  map[string][]byte
+	at    map[string]time.Time // by session and call id
 }
 
 func (a *arrivals) look() {
-	files, _ := filepath.Glob(filepath.Join(a.dir, "claude-code", "*.jsonl"))
-	for _, f := range files {
-		h, err := os.Open(f)
-		if err != nil {
+	if len(a.files) < a.want {
+		found, _ := filepath.Glob(filepath.Join(a.dir, "claude-code", "*.jsonl"))
+		for _, f := range found {
+			if a.files[f] == nil {
+				if h, err := os.Open(f); err == nil {
+					a.files[f] = h
+					a.t.Cleanup(func() { h.Close() })
+				}
+			}
+		}
+	}
+	for f, h := range a.files {
+		n, _ := h.ReadAt(a.buf, a.pos[f])
+		if n == 0 {
 			continue
 		}
-		_, _ = h.Seek(a.pos[f], io.SeekStart)
-		b, _ := io.ReadAll(h)
-		h.Close()
-		if len(b) == 0 {
-			continue
-		}
+		b := a.buf[:n]
 		now := time.Now()
 		a.pos[f] += int64(len(b))
-		b = append(a.torn[f], b...)
+		b = append(bytes.Clone(a.torn[f]), b...)
 		end := bytes.LastIndexByte(b, '\n') + 1
 		a.torn[f] = bytes.Clone(b[end:])
 		session := strings.TrimSuffix(filepath.Base(f), ".jsonl")
@@ -100,7 +107,7 @@ func load(t *testing.T, files, perSecond int, lasts time.Duration) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	}()
-	seen := &arrivals{t: t, dir: logs, pos: map[string]int64{}, torn: map[string][]byte{}, at: map[string]time.Time{}}
+	seen := &arrivals{t: t, dir: logs, want: files, files: map[string]*os.File{}, buf: make([]byte, 1<<20), pos: map[string]int64{}, torn: map[string][]byte{}, at: map[string]time.Time{}}
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		found, _ := filepath.Glob(filepath.Join(logs, "claude-code", "*.jsonl"))
@@ -113,6 +120,7 @@ func load(t *testing.T, files, perSecond int, lasts time.Duration) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	time.Sleep(500 * time.Millisecond)
+	seen.look()
 	before, begun := cpu(t, cmd.Process.Pid), time.Now()
 	written := map[string]time.Time{}
 	const tick = 10 * time.Millisecond
