@@ -91,8 +91,8 @@ func Instruct(m adapters.Moment, text string) []byte {
 	return event.AppendValue(nil, map[string]any{"additionalContext": text})
 }
 
-// Cancel: Esc twice interrupts, in half a second and not in one piece. Idle,
-// the same would open a picker, so it is for an open run alone. The session log,
+// Cancel is Esc twice, within half a second and not in one piece. Idle, the
+// same would open a picker, so it is for an open run alone. The session log,
 // which tells of the end, is a moment behind.
 func Cancel(t adapters.Target) []adapters.Act {
 	if !t.TTY {

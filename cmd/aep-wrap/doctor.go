@@ -386,7 +386,7 @@ func freeSpace(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, err
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
+	return int64(float64(st.Bavail) * float64(st.Bsize)), nil // of other types on other systems
 }
 
 func (d *doctor) inotify() {
