@@ -23,6 +23,7 @@ var adapter = opencode.Make(opencode.Variant{
 			"session.turn.open":         Nothing("the prompt started the run"),
 			"session.turn.close":        Switch(p+"reason", map[string]Row{"interrupted": Emit("run.cancelled", Const("by", "user"))}, Emit("run.finished")),
 			"session.drain.interrupted": Nothing("session.turn.close tells it"),
+			"session.drained":           Nothing("session.turn.close tells it"),
 		}
 	},
 })
