@@ -97,6 +97,25 @@ func (s *stage) ask(script string) {
 	})
 }
 
+// leave types what ends the agent, until it has ended.
+func (s *stage) leave(words string) {
+	s.world.t.Helper()
+	s.enter(words)
+	again := time.Now().Add(10 * time.Second)
+	s.eventually("the agent to end", func() bool {
+		select {
+		case <-s.ended:
+			return true
+		default:
+		}
+		if time.Now().After(again) {
+			again = again.Add(10 * time.Second)
+			_, _ = s.pty.WriteString("\r") // it may be ending just now
+		}
+		return false
+	})
+}
+
 // tells counts the events of a type in the logs so far.
 func (w *world) tells(typ string) (n int) {
 	w.t.Helper()
@@ -248,8 +267,7 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 			s.see(a.ready)
 		}
 		sc.play(s)
-		s.enter(a.exit)
-		s.wait()
+		s.leave(a.exit)
 		s.restored()
 	} else {
 		var bare result
@@ -309,7 +327,7 @@ func (w *world) untouched(before map[string]string, owns []string) {
 		}
 	}
 	for name, content := range after {
-		if strings.HasPrefix(name, ".aep/") {
+		if strings.HasPrefix(name, ".aep/") || own(name) {
 			continue
 		}
 		if at := ours.FindStringIndex(content); at != nil {
