@@ -113,7 +113,7 @@ func (s *server) browser(token string) *peer {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = ws.CloseNow() })
-	return &peer{s.t, ws}
+	return &peer{t: s.t, ws: ws}
 }
 
 // A browser gives its token as a protocol that it offers: it decides what the
