@@ -107,8 +107,9 @@ func compare(b *testing.B, base, ours func() (*os.ProcessState, error)) {
 // observer takes moments and does nothing with them.
 type observer struct{}
 
-func (observer) Observe(adapters.Moment, int) {}
-func (observer) Refuse(agent.Refusal)         {}
+func (observer) Observe(adapters.Moment, int)          {}
+func (observer) Hook(adapters.Moment, int) *agent.Held { return nil }
+func (observer) Refuse(agent.Refusal)                  {}
 
 func hookServer(b *testing.B) adapters.Endpoint {
 	b.Helper()
