@@ -40,6 +40,7 @@ type wiring struct {
 	e     adapters.Endpoint
 	at    int // of the command's own word
 	words adapters.Line
+	dir   string // that we name, where the user names none
 	out   adapters.Wiring
 }
 
@@ -63,7 +64,7 @@ func (v Variant) wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, 
 	case word == "run" && w.words.Has("--attach"):
 		w.join(w.words.Value("--attach"))
 	case word == "run" && l.Attach != "":
-		w.after("run", "--attach", l.Attach)
+		w.attach(l.Attach)
 		w.join(l.Attach)
 	case l.Attach != "" && word == "":
 		w.insert(w.at+1, "attach", l.Attach)
@@ -154,7 +155,7 @@ func (w *wiring) beside() {
 	if w.words.Has("--pure") {
 		start = append(start, "--pure")
 	}
-	w.after("run", "--attach", url)
+	w.attach(url)
 	w.out.Server = &adapters.Served{URL: url, Start: start, Query: w.query(), Settled: true}
 	w.out.Server.User, w.out.Server.Password = w.credentials(true)
 }
@@ -176,10 +177,24 @@ func (w *wiring) join(url string) {
 	w.out.Server = s
 }
 
+// attach has "run" join a server, in the folder that it would work in by
+// itself.
+func (w *wiring) attach(url string) {
+	words := []string{"--attach", url}
+	if !w.words.Has("--dir") && w.l.Dir != "" {
+		w.dir = w.l.Dir
+		words = append(words, "--dir", w.dir)
+	}
+	w.after("run", words...)
+}
+
 // query names the folder whose sessions are followed, where it is not the one
 // that the server was started in.
 func (w *wiring) query() string {
 	dir := w.words.Value("--dir")
+	if w.dir != "" {
+		dir = w.dir
+	}
 	if dir != "" && !path.IsAbs(dir) {
 		dir = path.Join(w.l.Dir, dir)
 	}

@@ -399,12 +399,12 @@ func TestWire(t *testing.T) {
 		{"the user's host", "opencode --port=5000 --hostname 0.0.0.0", "", "", "http://127.0.0.1:5000", false, ""},
 		{"port 0 is any", "opencode --port 0", "", "opencode --port 4712 --port 0", "http://127.0.0.1:4712", true, ""},
 		{"a server", "opencode serve", "", "opencode serve --port 4712", "http://127.0.0.1:4712", false, ""},
-		{"headless", "opencode run go", "", "opencode run --attach http://127.0.0.1:4712 go", "http://127.0.0.1:4712", true, ""},
+		{"headless", "opencode run go", "", "opencode run --attach http://127.0.0.1:4712 --dir /home/user/proj go", "http://127.0.0.1:4712", true, ""},
 		{"headless, joined", "opencode run --attach http://h:1 go", "", "", "http://h:1", false, ""},
 		{"a flag's value is no subcommand", "opencode -m run", "", "opencode --port 4712 -m run", "http://127.0.0.1:4712", true, ""},
 		{"attach", "opencode attach http://h:1/", "", "", "http://h:1", false, ""},
 		{"attach, asked of us", "opencode -c", "http://h:1", "opencode attach http://h:1 -c", "http://h:1", false, ""},
-		{"run, asked of us to join", "opencode run go", "http://h:1", "opencode run --attach http://h:1 go", "http://h:1", false, ""},
+		{"run, asked of us to join", "opencode run go", "http://h:1", "opencode run --attach http://h:1 --dir /home/user/proj go", "http://h:1", false, ""},
 		{"serve cannot join", "opencode serve --port 1", "http://h:1", "", "http://127.0.0.1:1", false, "--attach is for"},
 		{"no URL", "opencode attach h:1", "", "", "", false, "not an http URL"},
 	} {
@@ -466,7 +466,7 @@ func FuzzWire(f *testing.F) {
 				rest = rest[1:]
 			}
 		}
-		if len(rest) > 0 || len(w.Args) > len(args)+2 {
+		if len(rest) > 0 || len(w.Args) > len(args)+4 {
 			t.Fatalf("%q became %q", args, w.Args)
 		}
 	})
