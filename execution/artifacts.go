@@ -14,8 +14,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"go.etcd.io/bbolt"
 )
 
 // The bounds of a look through a run's directory.
@@ -42,7 +40,7 @@ func (s *Server) harvest(id string) (files []found, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -176,13 +174,13 @@ func (s *Server) removeArtifact(t tx, a artifactRecord) error {
 	root, err := os.OpenRoot(rec.Dir)
 	if err == nil {
 		err = root.Remove(a.Path)
-		root.Close()
+		_ = root.Close()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s of %s: %w", a.Path, a.RunID, err)
 	}
 	if of := t.Bucket([]byte("artifacts_of")).Bucket([]byte(a.RunID)); of != nil {
-		if err := of.Delete([]byte(a.Path)); err != nil && !errors.Is(err, bbolt.ErrBucketNotFound) {
+		if err := of.Delete([]byte(a.Path)); err != nil {
 			return err
 		}
 	}
@@ -204,7 +202,7 @@ func (s *Server) bytes(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		var root *os.Root
 		if root, err = os.OpenRoot(rec.Dir); err == nil {
-			defer root.Close()
+			defer func() { _ = root.Close() }()
 			var now found
 			if now, err = sum(root, a.Path); err == nil && now.sum != a.SHA256 {
 				err = notFound("artifact", a.ID)
@@ -236,7 +234,7 @@ func before(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	sums := map[string]string{}
 	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || slices.Contains([]string{".", ""}, p) {

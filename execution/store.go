@@ -58,7 +58,7 @@ func OpenStore(dir string) (*Store, error) {
 		return nil
 	})
 	if err != nil {
-		db.Close()
+		_ = db.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &Store{db}, nil

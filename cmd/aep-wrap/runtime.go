@@ -112,7 +112,7 @@ func (a *app) serveRuntime(ctx context.Context, addr string, o runtimeOptions) e
 	if err != nil {
 		return fmt.Errorf("cannot open what the runtime keeps: %w; another place: --dir DIR", err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w; another address: --listen HOST:PORT", addr, reason(err))

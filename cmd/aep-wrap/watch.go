@@ -137,7 +137,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	fo, err := follow.New(follow.Config{Paths: logs, From: from, Once: o.once, Store: store, Handler: w, Log: log, Say: say})
 	if err != nil {
 		return err
