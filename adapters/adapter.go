@@ -227,12 +227,16 @@ type Launch struct {
 	Both time.Duration // the same where the runtime's own dialog stays usable meanwhile (Ask.Both)
 	Gate []string      // tools that the operator gates, patterns with *; nil is none
 
-	Attach string // the URL of a running server that the command shall join; "" is none
+	Attach string // the URL of a running server that the command shall join, or AttachNew; "" is none
 
 	// ReadFile reads a user's file (settings that must be merged). It is the
 	// only outside thing that Wire may ask for.
 	ReadFile func(path string) ([]byte, error)
 }
+
+// AttachNew is the Launch.Attach that asks for a server of ours, for a command
+// that has none inside and joins one otherwise than it runs alone.
+const AttachNew = "new"
 
 // Endpoint is where a runtime shall report to. It exists before the launch and
 // is gone after it.

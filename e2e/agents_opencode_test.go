@@ -43,13 +43,13 @@ func init() {
 		exit:   "/exit",
 		either: true,
 		scenes: []scene{
-			{name: "a tool call", script: "safe", want: []string{
+			{name: "a tool call", script: "safe", wrap: []string{"--attach", "new"}, want: []string{
 				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
-			{name: "a failing tool", script: "fail", want: []string{
+			{name: "a failing tool", script: "fail", wrap: []string{"--attach", "new"}, want: []string{
 				"session.started", "run.started", "tool.requested", "tool.failed", "tool.requested", "tool.failed", "run.finished", "session.ended"}},
-			{name: "a file write", script: "write1", want: []string{
+			{name: "a file write", script: "write1", wrap: []string{"--attach", "new"}, want: []string{
 				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
-			{name: "a refusal", script: "bash1", want: []string{
+			{name: "a refusal", script: "bash1", wrap: []string{"--attach", "new"}, want: []string{
 				"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.finished", "session.ended"}},
 			{name: "answered and commanded from afar", remote: true, play: openCodeFromAfar, check: checkBy("control"), want: []string{
 				"session.started",

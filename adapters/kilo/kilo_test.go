@@ -27,7 +27,7 @@ func TestAdapter(t *testing.T) {
 		},
 		Wires: []adaptertest.Wire{
 			{Name: "plain", Launch: adaptertest.Launch(nil, nil, "kilo"), Endpoint: adaptertest.Endpoint(Adapter())},
-			{Name: "npx", Launch: adaptertest.Launch(nil, []string{"KILO_SERVER_PASSWORD=theirs"}, "npx", "@kilocode/cli", "run", "go"), Endpoint: adaptertest.Endpoint(Adapter())},
+			{Name: "npx", Launch: beside(adaptertest.Launch(nil, []string{"KILO_SERVER_PASSWORD=theirs"}, "npx", "@kilocode/cli", "run", "go")), Endpoint: adaptertest.Endpoint(Adapter())},
 		},
 	})
 }
@@ -81,4 +81,10 @@ func TestStreams(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", name, s, want)
 		}
 	}
+}
+
+// beside is a launch that asks for a server of ours.
+func beside(l adapters.Launch) adapters.Launch {
+	l.Attach = adapters.AttachNew
+	return l
 }

@@ -63,9 +63,14 @@ func (v Variant) wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, 
 		w.join(w.words.Words[1])
 	case word == "run" && w.words.Has("--attach"):
 		w.join(w.words.Value("--attach"))
+	case word == "run" && l.Attach == own:
+		w.beside()
 	case word == "run" && l.Attach != "":
 		w.attach(l.Attach)
 		w.join(l.Attach)
+	case l.Attach == own:
+		w.note("--attach new is for " + v.Command + " run alone: there is a server inside")
+		w.inside()
 	case l.Attach != "" && word == "":
 		w.insert(w.at+1, "attach", l.Attach)
 		w.join(l.Attach)
@@ -73,12 +78,19 @@ func (v Variant) wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, 
 		w.note("--attach is for " + v.Command + " alone, and " + v.Command + " run")
 		w.inside()
 	case word == "run":
-		w.beside()
+		// It opens no port, and one that joins a server often loses the last of
+		// what it prints: what it prints counts for more.
+		if l.TTY {
+			w.note(v.Command + " run has no server to be followed by: nothing but its start and end is seen (--attach new gives it one; it may then not print its last text)")
+		}
 	default:
 		w.inside()
 	}
 	return w.out, nil
 }
+
+// own is the Launch.Attach that asks for a server of ours.
+const own = adapters.AttachNew
 
 func (w *wiring) note(s string) { w.out.Notes = append(w.out.Notes, w.v.Name+": "+s) }
 

@@ -379,10 +379,16 @@ func wires() []adaptertest.Wire {
 	return []adaptertest.Wire{
 		{Name: "plain", Launch: l(nil, nil, "opencode"), Endpoint: end},
 		{Name: "npx", Launch: l(nil, nil, "npx", "-y", "opencode-ai@1.18.33", "-m", "x/y", "."), Endpoint: end},
-		{Name: "run", Launch: l(nil, nil, "opencode", "--pure", "run", "--format", "json", "go"), Endpoint: end},
+		{Name: "run", Launch: beside(l(nil, nil, "opencode", "--pure", "run", "--format", "json", "go")), Endpoint: end},
 		{Name: "serve", Launch: l(nil, []string{"OPENCODE_SERVER_PASSWORD=theirs"}, "opencode", "serve"), Endpoint: end},
 		{Name: "attach", Launch: l(nil, nil, "opencode", "attach", "http://127.0.0.1:4096/", "-p", "theirs", "--dir", "sub dir"), Endpoint: end},
 	}
+}
+
+// beside is a launch that asks for a server of ours.
+func beside(l adapters.Launch) adapters.Launch {
+	l.Attach = adapters.AttachNew
+	return l
 }
 
 func TestWire(t *testing.T) {
@@ -399,7 +405,8 @@ func TestWire(t *testing.T) {
 		{"the user's host", "opencode --port=5000 --hostname 0.0.0.0", "", "", "http://127.0.0.1:5000", false, ""},
 		{"port 0 is any", "opencode --port 0", "", "opencode --port 4712 --port 0", "http://127.0.0.1:4712", true, ""},
 		{"a server", "opencode serve", "", "opencode serve --port 4712", "http://127.0.0.1:4712", false, ""},
-		{"headless", "opencode run go", "", "opencode run --attach http://127.0.0.1:4712 --dir /home/user/proj go", "http://127.0.0.1:4712", true, ""},
+		{"headless", "opencode run go", "", "", "", false, "--attach new"},
+		{"headless, beside a server of ours", "opencode run go", "new", "opencode run --attach http://127.0.0.1:4712 --dir /home/user/proj go", "http://127.0.0.1:4712", true, ""},
 		{"headless, joined", "opencode run --attach http://h:1 go", "", "", "http://h:1", false, ""},
 		{"a flag's value is no subcommand", "opencode -m run", "", "opencode --port 4712 -m run", "http://127.0.0.1:4712", true, ""},
 		{"attach", "opencode attach http://h:1/", "", "", "http://h:1", false, ""},

@@ -93,7 +93,7 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.Listen, err = parseListen(v); return }},
 	{name: "adapter", arg: "NAME", usage: "the adapter to use, where the command does not tell (see aep-wrap adapters)",
 		apply: func(c *config, v string) error { c.Adapter = v; return nil }},
-	{name: "attach", arg: "URL", usage: "have the agent join this running server of its kind: opencode, kilo",
+	{name: "attach", arg: "URL", usage: "have the agent join this running server of its kind (opencode, kilo), or new: one of ours",
 		apply: func(c *config, v string) (err error) { c.Attach, err = parseAttach(v); return }},
 	{name: "agent", arg: "NAME", usage: "the agent name that events carry (default: the adapter's)",
 		apply: func(c *config, v string) (err error) { c.Agent, err = parseAgent(v); return }},

@@ -124,9 +124,12 @@ func (l *launch) closeServer() {
 }
 
 func parseAttach(v string) (string, error) {
+	if v == adapters.AttachNew {
+		return v, nil
+	}
 	u, err := url.Parse(v)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", fmt.Errorf("%q: want the server's URL, such as http://127.0.0.1:4096", v)
+		return "", fmt.Errorf("%q: want the server's URL, such as http://127.0.0.1:4096, or new", v)
 	}
 	return v, nil
 }
