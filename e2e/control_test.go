@@ -63,6 +63,10 @@ func (w *world) asks(n int) (session, id string) {
 			}
 		}
 	}
+	// Who answers has heard of it from the collector, which then has a way back.
+	waitFor(w.t, last.Session+" is claimed", func() bool {
+		return strings.Contains(w.start(wrapper(w.t), "roster", "--json").wait().stdout, last.Session)
+	})
 	return last.Session, last.ID
 }
 
@@ -433,7 +437,7 @@ func (w *world) processes() (out []seen) {
 func (w *world) stopped() bool {
 	n := 0
 	for _, p := range w.processes() {
-		if strings.Contains(p.line, "aep-wrap") {
+		if program, _, _ := strings.Cut(p.line, " "); filepath.Base(program) == "aep-wrap" || strings.HasPrefix(p.line, "aep-wrap") {
 			continue
 		}
 		if p.state != 'T' {

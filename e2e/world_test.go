@@ -47,10 +47,24 @@ func newWorld(t *testing.T) *world {
 
 func makeWorld(t *testing.T, p program, fill func(*world)) *world {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
+	root, err := os.MkdirTemp("", "aep-e2e-")
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What was killed may still be writing its last when a test ends.
+	t.Cleanup(func() {
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			if err := os.RemoveAll(root); err == nil || time.Now().After(end) {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
 	w := &world{t: t, root: root, program: p, fill: fill}
 	w.model = mockmodel.New(w.dir())
 	srv := httptest.NewServer(w.model)
