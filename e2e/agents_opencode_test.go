@@ -66,20 +66,7 @@ func init() {
 	})
 }
 
-func openCodeFromAfar(s *stage) {
-	s.ask("bash1")
-	s.respond("--option", "once")
-	s.told("run.finished", 1)
-	s.ask("bash1")
-	s.respond("--option", "reject", "--text", "not today")
-	s.told("run.finished", 2)
-	s.ask("slowtext")
-	s.see("slow words")
-	s.command("pause", s.session())
-	s.command("resume", s.session())
-	s.command("cancel", s.session())
-	s.told("run.cancelled", 1)
-}
+func openCodeFromAfar(s *stage) { fromAfarBy(s, "once", "reject") }
 
 func openCodeAtTheScreen(s *stage) {
 	s.ask("bash1")

@@ -395,12 +395,15 @@ func checkRecording(t *testing.T, rec recording) {
 
 // fromAfar is a visit in which somebody allows a command, refuses one, and
 // pauses, resumes and cancels a run, all from another terminal.
-func fromAfar(s *stage) {
+func fromAfar(s *stage) { fromAfarBy(s, "allow", "deny") }
+
+// fromAfarBy is the same where the options are called otherwise.
+func fromAfarBy(s *stage, yes, no string) {
 	s.ask("bash1")
-	s.respond("--option", "allow")
+	s.respond("--option", yes)
 	s.told("run.finished", 1)
 	s.ask("bash1")
-	s.respond("--option", "deny", "--text", "not today")
+	s.respond("--option", no, "--text", "not today")
 	s.told("run.finished", 2)
 	s.ask("slowtext")
 	s.see("slow words")
