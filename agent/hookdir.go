@@ -31,27 +31,33 @@ type HookDirConfig struct {
 	Archive  string // where taken hooks go; "" deletes them
 	Log      *slog.Logger
 	Poll     time.Duration // beside the announcements: 250 ms
-
-	// Hold answers a hook that waits: nil, or empty bytes, are no decision. Held
-	// says beforehand whether it will take its time.
-	Held func(m adapters.Moment) bool
-	Hold func(ctx context.Context, m adapters.Moment) []byte
 }
+
+// How long a runtime that waits is left without a word while its hook cannot
+// be told, and how long a reply may lie unread before nobody is there for it.
+const (
+	untold = 2 * time.Second
+	unread = 5 * time.Second
+	stale  = time.Minute // of a reply from before we came
+)
 
 // HookDir takes hooks that an agent elsewhere writes as files: one JSON object
 // each, renamed into place as NAME.ADAPTER.EVENT.json. They are taken in the
 // order in which they were written. A hook named NAME.ADAPTER.EVENT.held.json
 // waits for NAME.ADAPTER.EVENT.held.reply, which is what the runtime hears;
-// empty is no decision.
+// empty is no decision. Who reads a reply removes it. Who no longer waits
+// renames the hook to NAME.ADAPTER.EVENT.json.
 //
 // A file goes only when what it tells is in its session's log and its reply is
-// written: a crash in between has it taken again, under the same event ids.
+// written: a crash in between has it taken again, under the same event ids, and
+// a request that was held is held on.
 type HookDir struct {
 	cfg  HookDirConfig
 	held sync.WaitGroup
 
 	mu      sync.Mutex
-	holding map[string]bool
+	holding map[string]func() // hooks that are held; the function says that their runtime is gone
+	silent  map[string]bool   // hooks that were answered, and are not told yet
 }
 
 // NewHookDir makes the directory, where it is not there, and its mark.
@@ -74,7 +80,22 @@ func NewHookDir(c HookDirConfig) (*HookDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &HookDir{cfg: c, holding: map[string]bool{}}, mark.Close()
+	h := &HookDir{cfg: c, holding: map[string]func(){}, silent: map[string]bool{}}
+	h.sweep()
+	return h, mark.Close()
+}
+
+// sweep removes replies that were never read.
+func (h *HookDir) sweep() {
+	replies, err := filepath.Glob(filepath.Join(h.cfg.Dir, "*.held.reply"))
+	if err != nil {
+		return // of the pattern alone
+	}
+	for _, path := range replies {
+		if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() && time.Since(fi.ModTime()) > stale {
+			_ = os.Remove(path)
+		}
+	}
 }
 
 // Run takes hooks until ctx ends, or with once those that are there. Hooks
@@ -138,6 +159,7 @@ func (h *HookDir) round(ctx context.Context) (taken int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	h.letGo(entries)
 	var files []waiting
 	for _, e := range entries {
 		name := e.Name()
@@ -172,7 +194,26 @@ func (h *HookDir) round(ctx context.Context) (taken int, err error) {
 func (h *HookDir) isHolding(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.holding[name]
+	return h.holding[name] != nil
+}
+
+// letGo ends the holds whose hook is no longer there: its runtime has stopped
+// waiting.
+func (h *HookDir) letGo(entries []os.DirEntry) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.holding) == 0 {
+		return
+	}
+	there := map[string]bool{}
+	for _, e := range entries {
+		there[e.Name()] = true
+	}
+	for name, gone := range h.holding {
+		if !there[name] {
+			gone()
+		}
+	}
 }
 
 // take takes one hook; false leaves it for later.
@@ -199,38 +240,76 @@ func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 	if name == "" {
 		name, _ = payload["hook_event_name"].(string)
 	}
-	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: f.at}
-	m.Held = held && h.cfg.Hold != nil && h.cfg.Held != nil && h.cfg.Held(m)
-	if !h.cfg.Watch.Hook(a, m, f.name) {
+	hears := held && !h.silent[f.name]
+	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: f.at, Held: hears}
+	told, answer := h.cfg.Watch.Hook(a, m, strings.TrimSuffix(strings.TrimSuffix(f.name, ".json"), ".held"))
+	switch {
+	case !told && hears && time.Since(f.at) > untold:
+		h.silent[f.name] = true
+		return false, h.reply(f.name, nil)
+	case !told:
 		return false, nil
-	}
-	if !m.Held {
-		if held {
-			if err := h.reply(f.name, nil); err != nil {
-				return false, err
-			}
-		}
+	case !hears:
+		delete(h.silent, f.name)
 		return true, h.done(f.name)
+	case !answer.Waits():
+		return true, h.answer(ctx, ctx, f.name, answer)
 	}
+	hctx, gone := context.WithCancel(ctx)
 	h.mu.Lock()
-	h.holding[f.name] = true
+	h.holding[f.name] = gone
 	h.mu.Unlock()
-	h.held.Add(1)
-	go func() {
-		defer h.held.Done()
-		answer := h.cfg.Hold(ctx, m)
-		err := h.reply(f.name, answer)
-		if err == nil {
-			err = h.done(f.name)
-		}
-		if err != nil {
+	h.held.Go(func() {
+		defer gone()
+		if err := h.answer(ctx, hctx, f.name, answer); err != nil {
 			h.cfg.Log.Warn("hook directory", "hook", f.name, "err", err)
 		}
 		h.mu.Lock()
 		delete(h.holding, f.name)
 		h.mu.Unlock()
-	}()
+	})
 	return true, nil
+}
+
+// answer waits for what a hook is to hear, writes it, and sees to it that it is
+// read. hears ends when its runtime no longer waits.
+func (h *HookDir) answer(ctx, hears context.Context, file string, held *Held) error {
+	reply := held.Answer(hears)
+	if len(reply) == 0 && hears.Err() != nil && ctx.Err() == nil {
+		held.Told(nil)
+		return h.done(file)
+	}
+	err := h.reply(file, reply)
+	if err == nil {
+		err = h.done(file)
+	}
+	if err != nil {
+		held.Told(err)
+		return err
+	}
+	h.held.Go(func() { held.Told(h.unread(ctx, file)) })
+	return nil
+}
+
+var errUnread = errors.New("nobody reads the reply")
+
+// unread waits until a reply was read, and takes it away where nobody does.
+func (h *HookDir) unread(ctx context.Context, file string) error {
+	path := h.replyPath(file)
+	for end := time.Now().Add(unread); time.Now().Before(end); {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil // whoever waits still finds it
+		case <-time.After(h.cfg.Poll / 5):
+		}
+	}
+	if os.Remove(path) != nil {
+		return nil // at the last moment
+	}
+	return errUnread
 }
 
 // parse reads a file's name: whose hook it is, which, and whether it waits.
@@ -272,7 +351,7 @@ func (h *HookDir) refuse(f waiting, reason string, held bool) error {
 
 // reply writes what a hook hears, whole or not at all.
 func (h *HookDir) reply(file string, answer []byte) error {
-	path := filepath.Join(h.cfg.Dir, strings.TrimSuffix(file, ".json")+".reply")
+	path := h.replyPath(file)
 	tmp := filepath.Join(h.cfg.Dir, "."+filepath.Base(path)+".tmp")
 	if err := os.WriteFile(tmp, answer, 0o644); err != nil {
 		return err
@@ -280,12 +359,20 @@ func (h *HookDir) reply(file string, answer []byte) error {
 	return os.Rename(tmp, path)
 }
 
+func (h *HookDir) replyPath(file string) string {
+	return filepath.Join(h.cfg.Dir, strings.TrimSuffix(file, ".json")+".reply")
+}
+
 // done removes a hook that is told, or archives it.
 func (h *HookDir) done(file string) error {
 	path := filepath.Join(h.cfg.Dir, file)
 	err := error(nil)
 	if h.cfg.Archive != "" {
-		if err = os.Rename(path, filepath.Join(h.cfg.Archive, file)); !errors.Is(err, syscall.EXDEV) {
+		err = os.Rename(path, filepath.Join(h.cfg.Archive, file))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it no longer waits, and is told under its other name
+		case !errors.Is(err, syscall.EXDEV):
 			return err
 		}
 		raw, rerr := os.ReadFile(path)

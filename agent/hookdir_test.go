@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -8,17 +9,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/all"
+	"aep-wrap/control"
+	"aep-wrap/event"
 )
 
 func newTestHookDir(t *testing.T, c HookDirConfig) (*HookDir, string) {
 	t.Helper()
 	logs := t.TempDir()
-	c.Watch, c.Adapters = newTestWatch(t, logs), all.List()
+	c.Watch, c.Adapters = newAnsweringWatch(t, logs, time.Minute), all.List()
 	if c.Dir == "" {
 		c.Dir = filepath.Join(t.TempDir(), "hooks")
 	}
@@ -39,7 +43,7 @@ func putHook(t *testing.T, dir, name, payload string) {
 	}
 }
 
-func names(t *testing.T, dir string) (out []string) {
+func names(t testing.TB, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -102,66 +106,313 @@ func TestHooksOfADirectory(t *testing.T) {
 	}
 }
 
-// The script that an agent's container has, against a directory that is
-// watched: the hook waits, is answered, and hears the answer.
-func TestHookDirScript(t *testing.T) {
-	script := filepath.Join("..", "cmd", "aep-wrap", "hookdir.sh")
-	answer := `{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"allow"}}}`
-	h, logs := newTestHookDir(t, HookDirConfig{
-		Poll: 10 * time.Millisecond,
-		Held: func(m adapters.Moment) bool { return m.Name == "PermissionRequest" },
-		Hold: func(ctx context.Context, m adapters.Moment) []byte {
-			select {
-			case <-time.After(200 * time.Millisecond):
-				return []byte(answer)
-			case <-ctx.Done():
-				return nil
+// newAnsweringWatch is a watch whose hooks are held for window.
+func newAnsweringWatch(t testing.TB, logs string, window time.Duration) *Watch {
+	return NewWatch(WatchConfig{Adapters: all.List(), Host: "h", LogDir: logs, Gate: testGate(event.Full), Say: func(line string) { t.Log(line) },
+		Accepts:  func(*adapters.Adapter) []string { return []string{control.Respond} },
+		Patience: Patience{Hold: window, Both: window, Gate: window}})
+}
+
+// hookScript runs the script of the agent's side; what it heard comes when it
+// has ended.
+func hookScript(t testing.TB, dir, name, wait, payload string) (heard func() string, cmd *exec.Cmd) {
+	t.Helper()
+	cmd = exec.Command("sh", filepath.Join("..", "cmd", "aep-wrap", "hookdir.sh"), "claude-code", name)
+	cmd.Env = append(os.Environ(), "AEP_HOOK_DIR="+dir, "AEP_HOOK_WAIT="+wait)
+	cmd.Stdin = strings.NewReader(payload)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		t.Helper()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the script: %v: %s", err, errs.String())
+		}
+		if errs.Len() > 0 {
+			t.Errorf("the script says %s", errs.String())
+		}
+		return out.String()
+	}, cmd
+}
+
+// pendingRequest waits for a request that can be answered, and gives it.
+func pendingRequest(t testing.TB, w *Watch) event.Event {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if lines := w.Pending("claude-code"); len(lines) > 0 {
+			e, err := event.Parse(lines[0])
+			if err != nil {
+				t.Fatal(err)
 			}
-		},
-	})
+			return e
+		}
+	}
+	t.Fatal("nothing is held")
+	return event.Event{}
+}
+
+// respond answers a request from afar.
+func respond(t testing.TB, w *Watch, request event.Event, option string) control.Reply {
+	t.Helper()
+	c := control.NewFrom("h", "tester").Respond(time.Now(), request.Session, request.ID, control.Answer{Option: option}, nil, "")
+	return w.Command(control.Origin{Authenticated: true}, request.Agent, c.AppendJSON(nil), c.Header)
+}
+
+// runHookDir takes hooks until the test stops it.
+func runHookDir(t testing.TB, h *HookDir) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx, false) }()
-	defer func() { cancel(); <-done }()
-	hook := func(event, wait, payload string) string {
+	return func() {
 		t.Helper()
-		cmd := exec.Command("sh", script, "claude-code", event)
-		cmd.Env = append(os.Environ(), "AEP_HOOK_DIR="+h.cfg.Dir, "AEP_HOOK_WAIT="+wait)
-		cmd.Stdin = strings.NewReader(payload)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
-		return string(out)
+		h.cfg.Watch.CloseAll()
 	}
-	tool := `{"session_id":"s","prompt_id":"p","tool_name":"Bash","tool_use_id":"t1","tool_input":{"command":"x"}}`
-	if got := hook("PreToolUse", "20", tool); got != "" {
+}
+
+func waitEmpty(t testing.TB, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); len(names(t, dir)) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("left: %q", names(t, dir))
+		}
+	}
+}
+
+// attention are the types of a session's attention events and acks, with what
+// they say became of the request.
+func attention(es []event.Event) (out []string) {
+	for _, e := range es {
+		c := event.Category(e.Type)
+		if c != "attention" && c != "control" && e.Type != "x.aep-wrap.attention.resumed" {
+			continue
+		}
+		data, _ := event.ParseObject(e.Data)
+		word, _ := data["resolution"].(string)
+		if answer, ok := data["answer"].(map[string]any); ok {
+			word, _ = answer["option"].(string)
+		}
+		if reason, ok := data["reason"].(string); ok {
+			word = reason
+		}
+		out = append(out, strings.TrimSpace(e.Type+" "+word))
+	}
+	return out
+}
+
+const heldTool = `{"session_id":"s","prompt_id":"p","tool_name":"Bash","tool_use_id":"t1","tool_input":{"command":"x"}}`
+
+// The script that an agent's container has, against a directory that is
+// watched: a hook waits, is answered from afar, and hears the answer.
+func TestHookDirScript(t *testing.T) {
+	h, logs := newTestHookDir(t, HookDirConfig{Poll: 10 * time.Millisecond})
+	stop := runHookDir(t, h)
+	hook := func(name, wait, payload string) string {
+		t.Helper()
+		heard, _ := hookScript(t, h.cfg.Dir, name, wait, payload)
+		return heard()
+	}
+	if got := hook("PreToolUse", "20", heldTool); got != "" {
 		t.Errorf("a hook that nobody answers heard %q", got)
 	}
-	if got := hook("PermissionRequest", "20", tool); got != answer {
+	heard, _ := hookScript(t, h.cfg.Dir, "PermissionRequest", "20", heldTool)
+	request := pendingRequest(t, h.cfg.Watch)
+	if r := respond(t, h.cfg.Watch, request, "no-such-option"); r.Ack != nil || r.Refusal != nil {
+		t.Errorf("a wrong answer: %+v", r)
+	}
+	if r := respond(t, h.cfg.Watch, request, "allow"); r.Ack != nil || r.Refusal != nil {
+		t.Errorf("an answer: %+v", r)
+	}
+	if got := heard(); !strings.Contains(got, `"behavior":"allow"`) {
+		t.Errorf("allowed, the hook heard %q", got)
+	}
+	if r := respond(t, h.cfg.Watch, request, "deny"); r.Ack != nil || r.Refusal != nil {
+		t.Errorf("a second answer: %+v", r)
+	}
+	done := strings.Replace(heldTool, `"tool_input"`, `"tool_response":{},"tool_input"`, 1)
+	if got := hook("PostToolUse", "0", done); got != "" {
 		t.Errorf("got %q", got)
 	}
-	if got := hook("Stop", "0", `{"session_id":"s","prompt_id":"p"}`); got != "" {
-		t.Errorf("got %q", got)
+	second := strings.ReplaceAll(heldTool, "t1", "t2")
+	hook("PreToolUse", "0", second)
+	heard, _ = hookScript(t, h.cfg.Dir, "PermissionRequest", "20", second)
+	respond(t, h.cfg.Watch, pendingRequest(t, h.cfg.Watch), "deny")
+	if got := heard(); !strings.Contains(got, `"behavior":"deny"`) {
+		t.Errorf("denied, the hook heard %q", got)
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(names(t, h.cfg.Dir)) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("left: %q", names(t, h.cfg.Dir))
-		}
+	hook("Stop", "0", `{"session_id":"s","prompt_id":"p"}`)
+	waitEmpty(t, h.cfg.Dir)
+	stop()
+	es := sessionLogs(t, logs)["claude-code/s"]
+	want := []string{
+		"attention.requested", "control.rejected invalid", "control.accepted", "attention.answered allow", "control.rejected refused",
+		"attention.resolved answered", "attention.requested", "control.accepted", "attention.answered deny", "attention.resolved answered",
 	}
-	got := types(sessionLogs(t, logs)["claude-code/s"])
-	for _, want := range []string{"run.started", "tool.requested", "attention.requested", "run.finished"} {
-		if !slices.Contains(got, want) {
-			t.Errorf("%s is not told: %q", want, got)
+	if got := attention(es); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for _, want := range []string{"run.started", "tool.requested", "tool.completed", "run.finished"} {
+		if !slices.Contains(types(es), want) {
+			t.Errorf("%s is not told: %q", want, types(es))
 		}
 	}
 	// Without a directory the agent goes on.
-	cmd := exec.Command("sh", script, "claude-code", "Stop")
-	cmd.Env = append(os.Environ(), "AEP_HOOK_DIR="+filepath.Join(h.cfg.Dir, "gone"))
-	cmd.Stdin = strings.NewReader("{}")
-	if out, err := cmd.Output(); err != nil || len(out) > 0 {
-		t.Errorf("without a directory: %v, %q", err, out)
+	if got := withoutDir(t, filepath.Join(h.cfg.Dir, "gone")); got != "" {
+		t.Errorf("without a directory: %q", got)
 	}
+}
+
+func withoutDir(t *testing.T, dir string) string {
+	cmd := exec.Command("sh", filepath.Join("..", "cmd", "aep-wrap", "hookdir.sh"), "claude-code", "Stop")
+	cmd.Env = append(os.Environ(), "AEP_HOOK_DIR="+dir)
+	cmd.Stdin = strings.NewReader("{}")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Error(err)
+	}
+	return string(out)
+}
+
+// However a hold ends without an answer, the agent goes on and the request has
+// an end: its time is over, the agent has given up, the watch drains.
+func TestHeldHooksFailOpen(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window time.Duration
+		wait   string
+		end    func(h *HookDir, script *exec.Cmd)
+		want   string
+	}{
+		{"its time", 300 * time.Millisecond, "20", func(*HookDir, *exec.Cmd) {}, "attention.timeout"},
+		{"the agent gives up", time.Minute, "1", func(*HookDir, *exec.Cmd) {}, "attention.resolved dismissed"},
+		{"the agent is ended", time.Minute, "20", func(_ *HookDir, script *exec.Cmd) { _ = script.Process.Signal(syscall.SIGTERM) }, "attention.resolved dismissed"},
+		{"draining", time.Minute, "20", func(h *HookDir, _ *exec.Cmd) { h.cfg.Watch.Drain() }, "attention.resolved dismissed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h, logs := newTestHookDir(t, HookDirConfig{Poll: 10 * time.Millisecond})
+			h.cfg.Watch = newAnsweringWatch(t, logs, c.window)
+			stop := runHookDir(t, h)
+			heard, script := hookScript(t, h.cfg.Dir, "PermissionRequest", c.wait, heldTool)
+			request := event.Event{}
+			if c.window > time.Second {
+				request = pendingRequest(t, h.cfg.Watch)
+			}
+			c.end(h, script)
+			if got := heard(); got != "" {
+				t.Errorf("the hook heard %q", got)
+			}
+			waitEmpty(t, h.cfg.Dir)
+			if request.ID != "" { // a late answer
+				respond(t, h.cfg.Watch, request, "allow")
+			}
+			stop()
+			want := []string{"attention.requested", c.want}
+			if request.ID != "" {
+				want = append(want, "control.rejected refused")
+			}
+			if got := attention(sessionLogs(t, logs)["claude-code/s"]); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A watch that is killed while it holds a hook is followed by one that holds it
+// on: under the same request, which is answered then. An answer that was told
+// and not heard is heard.
+func TestHeldHooksOutliveTheWatch(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		t.Run(fmt.Sprintf("answered=%v", answered), func(t *testing.T) {
+			t.Parallel()
+			dir, logs := filepath.Join(t.TempDir(), "hooks"), t.TempDir()
+			open := func() *HookDir {
+				h, err := NewHookDir(HookDirConfig{Dir: dir, Adapters: all.List(), Watch: newAnsweringWatch(t, logs, time.Minute), Poll: 10 * time.Millisecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return h
+			}
+			first := open()
+			heard, _ := hookScript(t, dir, "PermissionRequest", "20", heldTool)
+			for deadline := time.Now().Add(10 * time.Second); len(names(t, dir)) == 0 || strings.HasPrefix(names(t, dir)[0], "."); time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("no hook")
+				}
+			}
+			// What a killed watch leaves: its log, the hook, and no lock.
+			if err := takeAndDie(first, answered); err != nil {
+				t.Fatal(err)
+			}
+			second := open()
+			stop := runHookDir(t, second)
+			want := []string{"attention.requested"}
+			if answered {
+				want = append(want, "control.accepted", "attention.answered allow")
+			} else {
+				respond(t, second.cfg.Watch, pendingRequest(t, second.cfg.Watch), "allow")
+				want = append(want, "x.aep-wrap.attention.resumed", "control.accepted", "attention.answered allow")
+			}
+			if got := heard(); !strings.Contains(got, `"behavior":"allow"`) {
+				t.Errorf("the hook heard %q", got)
+			}
+			waitEmpty(t, dir)
+			stop()
+			if got := attention(sessionLogs(t, logs)["claude-code/s"]); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// takeAndDie takes the hook that is there, has it answered, and drops the watch
+// where it stands: nothing of it runs on.
+func takeAndDie(h *HookDir, answer bool) error {
+	entries, err := os.ReadDir(h.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	w := h.cfg.Watch
+	for _, e := range entries {
+		a, name, held := h.parse(e.Name())
+		if filepath.Ext(e.Name()) != ".json" || !held {
+			continue
+		}
+		fi, err := e.Info()
+		if err != nil {
+			return err
+		}
+		raw, err := os.ReadFile(filepath.Join(h.cfg.Dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		payload, err := event.ParseObject(raw)
+		if err != nil {
+			return err
+		}
+		m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: fi.ModTime(), Held: true}
+		if told, answer := w.Hook(a, m, strings.TrimSuffix(e.Name(), ".held.json")); !told || !answer.Waits() {
+			return fmt.Errorf("%s is not held", e.Name())
+		}
+	}
+	if answer {
+		e, err := event.Parse(w.Pending("claude-code")[0])
+		if err != nil {
+			return err
+		}
+		c := control.NewFrom("h", "tester").Respond(time.Now(), e.Session, e.ID, control.Answer{Option: "allow"}, nil, "")
+		w.Command(control.Origin{Authenticated: true}, e.Agent, c.AppendJSON(nil), c.Header)
+	}
+	for _, d := range w.sessions {
+		d.close()
+	}
+	return nil
 }
 
 // Many hooks at once keep their order.

@@ -81,8 +81,9 @@ type Stats struct {
 // session, a lane; everything of a session passes through it in order, so that
 // the order in the log and in every queue is the order of seq.
 type Road struct {
-	cfg      RoadConfig
-	responds bool // answers from afar are accepted
+	cfg RoadConfig
+	*office
+	answering // hooks
 
 	mu      sync.Mutex
 	lanes   map[string]*lane
@@ -92,7 +93,7 @@ type Road struct {
 	closed  bool
 	tick    int64
 
-	stats struct{ moments, events, refused, dropped, failed, unlogged atomic.Int64 }
+	stats struct{ moments, refused, dropped atomic.Int64 }
 	said  sync.Map
 }
 
@@ -107,17 +108,18 @@ func NewRoad(c RoadConfig) *Road {
 	if c.Say == nil {
 		c.Say = func(string) {}
 	}
-	return &Road{
-		cfg: c, lanes: map[string]*lane{}, parked: map[string]bool{},
-		responds: c.Control != nil && slices.Contains(c.Control.Accepts(), control.Respond),
-	}
+	r := &Road{cfg: c, lanes: map[string]*lane{}, parked: map[string]bool{}}
+	r.office = &office{gate: c.Gate, sinks: c.Sinks, note: c.Log, now: c.Now}
+	r.answering = answering{adapter: &r.cfg.Adapter, patience: &r.cfg.Patience, note: c.Log}
+	r.responds = c.Control != nil && slices.Contains(c.Control.Accepts(), control.Respond)
+	return r
 }
 
 // Stats gives the counters.
 func (r *Road) Stats() Stats {
 	s := &r.stats
-	return Stats{Moments: s.moments.Load(), Events: s.events.Load(), Refused: s.refused.Load(),
-		Dropped: s.dropped.Load(), Failed: s.failed.Load(), Unlogged: s.unlogged.Load()}
+	return Stats{Moments: s.moments.Load(), Events: r.events.Load(), Refused: s.refused.Load(),
+		Dropped: s.dropped.Load(), Failed: r.failed.Load(), Unlogged: r.unlogged.Load()}
 }
 
 // Sessions gives the names of the sessions seen, in no order.
@@ -157,15 +159,14 @@ func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply 
 	if m.Time.IsZero() {
 		m.Time = r.cfg.Now()
 	}
-	drafts, err := r.mapMoment(m)
+	drafts, err := r.drafts(m)
 	if err != nil {
-		r.cfg.Log.Error("the adapter failed", "adapter", r.cfg.Adapter.Name, "moment", m.Name, "err", err)
 		r.Refuse(Refusal{Channel: m.Channel, Name: m.Name, Reason: "adapter_fault", Bytes: size})
 		return "", nil
 	}
 	r.follow(m)
 	drafts = r.fresh(m, drafts)
-	hold, asks := r.hold(m, drafts, window, reply)
+	hold, asks := r.hold(r.cfg.Control, m, drafts, window, reply)
 	for len(drafts) > 0 {
 		// Drafts of one session stay together, in order.
 		name := r.sessionOf(&drafts[0], m)
@@ -185,19 +186,6 @@ func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply 
 		asks -= n
 	}
 	return session, hold
-}
-
-// mapMoment asks the adapter. A fault in a table must not end the agent.
-func (r *Road) mapMoment(m adapters.Moment) (drafts []event.Draft, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	if r.cfg.Adapter.Map == nil {
-		return nil, nil
-	}
-	return r.cfg.Adapter.Map(m), nil
 }
 
 func (r *Road) follow(m adapters.Moment) {
@@ -379,8 +367,8 @@ func (r *Road) park() bool {
 	if oldest == nil {
 		return false
 	}
-	delete(r.lanes, oldest.name)
-	r.parked[oldest.name] = true
+	delete(r.lanes, oldest.session)
+	r.parked[oldest.session] = true
 	oldest.close(entry{last: true})
 	return true
 }
@@ -403,7 +391,7 @@ func (r *Road) Exit(ctx context.Context, x session.Exit) {
 		select {
 		case <-l.done:
 		case <-ctx.Done():
-			r.cfg.Log.Error("a session could not be written out in time", "session", l.name)
+			r.cfg.Log.Error("a session could not be written out in time", "session", l.session)
 		}
 	}
 }
@@ -427,6 +415,7 @@ type entry struct {
 	command []byte // the line of the command that the drafts follow from
 	drafts  []event.Draft
 	hold    *control.Hold // of the request among the drafts
+	hook    bool          // a hook told them
 	size    int
 	exit    *session.Exit
 	last    bool // nothing comes after it
@@ -440,16 +429,10 @@ func (e *entry) abandon() {
 	}
 }
 
-// outgoing is a line on its way out.
-type outgoing struct {
-	queue.Item
-	local bool // for the log alone
-}
-
-// lane is one session's goroutine and what it alone touches.
+// lane is one session's goroutine, and the desk at which it alone works.
 type lane struct {
+	desk
 	road  *Road
-	name  string
 	early []event.Draft
 	used  int64 // by Road.mu
 
@@ -462,23 +445,14 @@ type lane struct {
 	done   chan struct{}
 
 	missed atomic.Int64 // drafts that found no room, not yet told
-	ended  atomic.Bool
-
-	// The goroutine's own.
-	sess  *session.Session
-	log   *jsonl.Log
-	muted atomic.Bool // another process owns the session; others may look
-	asked time.Time   // when the sinks were asked for losses last
-
-	// Sealed, and not yet written.
-	items   []outgoing
-	lines   [][]byte
-	refs    []jsonl.Ref
-	pending int // bytes
+	muted  atomic.Bool  // another process owns the session; others may look
 }
 
 func newLane(r *Road, name string) *lane {
-	return &lane{road: r, name: name, ready: make(chan struct{}, 1), space: make(chan struct{}, 1), done: make(chan struct{})}
+	return &lane{
+		desk: desk{office: r.office, agent: r.cfg.Agent, session: name, control: r.cfg.Control},
+		road: r, ready: make(chan struct{}, 1), space: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 }
 
 // put waits for room up to patience; a negative one is without end.
@@ -565,13 +539,8 @@ func (l *lane) run() {
 			if e.last {
 				l.flush()
 				l.lastLosses(e)
-				for _, s := range l.road.cfg.Sinks {
-					s.Done(l.road.cfg.Agent, l.name)
-				}
-				if l.log != nil {
-					if err := l.log.Close(); err != nil {
-						l.logFailed(err)
-					}
+				if err := l.leave(); err != nil {
+					l.logFailed(err)
 				}
 				return
 			}
@@ -584,8 +553,8 @@ func (l *lane) run() {
 // agent goes on.
 func (l *lane) guard() {
 	if p := recover(); p != nil {
-		l.road.cfg.Log.Error("session given up", "session", l.name, "panic", p, "stack", string(debug.Stack()))
-		l.road.say("a fault in aep-wrap: nothing more is told of session %s", l.name)
+		l.road.cfg.Log.Error("session given up", "session", l.session, "panic", p, "stack", string(debug.Stack()))
+		l.road.say("a fault in aep-wrap: nothing more is told of session %s", l.session)
 		l.mu.Lock()
 		left := l.queue
 		l.closed = true
@@ -594,8 +563,8 @@ func (l *lane) guard() {
 		for _, e := range left {
 			e.abandon()
 		}
-		if d := l.road.cfg.Control; d != nil {
-			d.Holds().Close(l.name)
+		if l.control != nil {
+			l.control.Holds().Close(l.session)
 		}
 	}
 }
@@ -606,48 +575,33 @@ func (l *lane) open() {
 	c := &l.road.cfg
 	var state *session.State
 	if c.LogDir != "" {
-		log, err := jsonl.Open(c.LogDir, c.Agent, l.name)
+		log, err := jsonl.Open(c.LogDir, c.Agent, l.session)
 		var owned *jsonl.ErrOwned
 		switch {
 		case errors.As(err, &owned):
 			l.muted.Store(true)
-			l.road.say("session %s is already told by another aep-wrap (process %d): the agent runs on, nothing is told twice", l.name, owned.Pid)
+			l.road.say("session %s is already told by another aep-wrap (process %d): the agent runs on, nothing is told twice", l.session, owned.Pid)
 			return
 		case err != nil:
 			l.logFailed(err)
 		default:
-			l.log = log
 			if log.Warning != "" {
 				l.road.say("%s", log.Warning)
 			}
-			for _, s := range c.Sinks {
-				if err := s.Attach(c.Agent, l.name, log); err != nil {
-					c.Log.Warn("a sink cannot go on from the session's log", "session", l.name, "err", err)
-				}
-			}
-			state = session.NewState()
-			err := log.Replay(func(line []byte) error {
-				if e, err := event.Parse(line); err == nil {
-					state.Fold(e)
-					if c.Control != nil {
-						c.Control.Fold(&e, line)
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				c.Log.Error("cannot read the session's log back: the epoch is the start time", "session", l.name, "err", err)
+			l.take(log)
+			if state, err = l.recall(log.Replay, nil); err != nil {
+				c.Log.Error("cannot read the session's log back: the epoch is the start time", "session", l.session, "err", err)
 				state = nil
 			}
 		}
 	}
 	l.sess = session.New(session.Config{
-		Agent: c.Agent, Host: c.Host, Session: l.name, Traceparent: c.Traceparent, Start: c.Start, State: state, Steer: c.Adapter.Steer,
+		Agent: c.Agent, Host: c.Host, Session: l.session, Traceparent: c.Traceparent, Start: c.Start, State: state, Steer: c.Adapter.Steer,
 	})
 	// Whoever held the requests that an earlier launch left open is gone.
 	l.emit(l.sess.Recover(c.Now()), nil)
-	if c.Control != nil {
-		l.emit(l.sess.Bind(c.Now(), c.Control.Recover(l.name)), nil)
+	if l.control != nil {
+		l.emit(l.sess.Bind(c.Now(), l.control.Recover(l.session)), nil)
 	}
 }
 
@@ -656,7 +610,7 @@ func (l *lane) logFailed(err error) {
 		return // the error before it told why
 	}
 	l.road.say("cannot write the session log in %s: %v; events are not kept, the agent goes on", l.road.cfg.LogDir, reasonOf(err))
-	l.road.cfg.Log.Error("session log", "session", l.name, "err", err)
+	l.road.cfg.Log.Error("session log", "session", l.session, "err", err)
 }
 
 func (l *lane) work(e entry) {
@@ -664,11 +618,11 @@ func (l *lane) work(e entry) {
 		e.abandon()
 		return
 	}
-	d := l.road.cfg.Control
+	d := l.control
 	if e.command != nil {
 		l.record(e.command)
 	}
-	if lost := l.losses(e); len(lost) > 0 {
+	if lost := l.lost(e); len(lost) > 0 {
 		e.drafts = append(lost, e.drafts...)
 	}
 	if len(l.early) > 0 {
@@ -676,40 +630,25 @@ func (l *lane) work(e entry) {
 	}
 	if len(e.drafts) > 0 {
 		if d != nil {
-			e.drafts = d.Before(l.name, e.drafts)
+			e.drafts = d.Before(l.session, e.drafts)
 		}
 		l.emit(l.sess.Bind(e.at, e.drafts), e.hold)
 	}
 	if e.exit != nil {
 		if d != nil {
-			l.emit(l.sess.Bind(e.at, d.Ending(l.name)), nil)
+			l.emit(l.sess.Bind(e.at, d.Ending(l.session)), nil)
 		}
 		l.emit(l.sess.Exit(e.at, *e.exit), nil)
 	}
 }
 
-// lossEvery is how often a session tells of its losses. The telling may itself
-// be lost, which must not make for more of it.
-const lossEvery = 10 * time.Second
-
-// losses are the drafts that tell of what was lost: here, for want of room,
-// and on the way to a sink.
-func (l *lane) losses(e entry) (drafts []event.Draft) {
-	c := &l.road.cfg
+// lost are the drafts that tell of what was lost: here, for want of room, and
+// on the way to a sink.
+func (l *lane) lost(e entry) (drafts []event.Draft) {
 	if n := l.missed.Swap(0); n > 0 {
 		drafts = append(drafts, queue.Loss{Reason: "inbox-full", Events: map[event.Severity]int{event.Info: int(n)}}.Draft())
 	}
-	now := c.Now()
-	if e.exit == nil && now.Sub(l.asked) < lossEvery {
-		return drafts
-	}
-	l.asked = now
-	for _, s := range c.Sinks {
-		for _, loss := range s.TakeLosses(c.Agent, l.name) {
-			drafts = append(drafts, loss.Draft())
-		}
-	}
-	return drafts
+	return append(drafts, l.losses(l.now(), e.exit != nil)...)
 }
 
 // lastLosses tells what the session's own end has pushed out of a full queue. A
@@ -719,91 +658,31 @@ func (l *lane) lastLosses(e entry) {
 	if e.exit == nil || l.muted.Load() || l.sess == nil {
 		return
 	}
-	if lost := l.losses(e); len(lost) > 0 {
+	if lost := l.lost(e); len(lost) > 0 {
 		l.emit(l.sess.Bind(e.at, lost), nil)
 		l.flush()
 	}
 }
 
-// emit seals bound drafts, in order. hold is of the request among them: it
-// gets to know it before anyone can see it, or hears that there is none.
+// emit seals bound drafts, and writes what was sealed where it becomes much.
 func (l *lane) emit(drafts []event.Draft, hold *control.Hold) {
-	r := l.road
-	d := r.cfg.Control
-	var more []event.Draft // of a hold that was over before its request was placed
-	opened := false
-	for i := range drafts {
-		e, err := r.cfg.Gate.Seal(&drafts[i])
-		if err != nil {
-			// The position stays unused, which is a legal gap.
-			r.stats.failed.Add(1)
-			r.cfg.Log.Error("not sealed", "type", drafts[i].Type, "session", l.name, "err", err)
-			continue
-		}
-		if e.Type == "session.ended" {
-			l.ended.Store(true)
-		}
-		line := e.AppendJSON(nil)
-		if d != nil {
-			if hold != nil && e.Type == "attention.requested" && !opened {
-				opened = true
-				more = hold.Open(&drafts[i])
-			}
-			d.Observe(&e, line)
-		}
-		l.lines = append(l.lines, line)
-		l.items = append(l.items, outgoing{Item: queue.Item{Agent: e.Agent, Session: e.Session, ID: e.ID, Severity: e.Severity,
-			Sequenced: e.Sequenced, Position: e.Position(), Line: line}})
-		l.pending += len(line)
-	}
-	if hold != nil && !opened {
-		hold.Abandon()
-	}
-	if len(more) > 0 {
-		l.emit(l.sess.Bind(r.cfg.Now(), more), nil)
-	}
+	l.seal(drafts, hold)
 	if l.pending > batchBytes {
 		l.flush()
 	}
 }
 
-// flush writes what was sealed: to the log first, in one write, then to the
-// sinks.
+// flush writes what was sealed: to the log first, then to the sinks.
 func (l *lane) flush() {
 	if len(l.items) == 0 {
 		return
 	}
-	r := l.road
-	told := 0
-	for i := range l.items {
-		if !l.items[i].local {
-			told++
-		}
-	}
-	r.stats.events.Add(int64(told))
 	logged := false
 	if l.log != nil {
-		refs, err := l.log.AppendBatch(l.refs[:0], l.lines)
-		l.refs = refs
+		err := l.write()
 		if logged = err == nil; !logged {
 			l.logFailed(err)
 		}
 	}
-	if !logged {
-		r.stats.unlogged.Add(int64(told))
-	}
-	for i := range l.items {
-		if l.items[i].local {
-			continue
-		}
-		if logged {
-			l.items[i].Log = l.refs[i]
-		}
-		for _, s := range r.cfg.Sinks {
-			s.Offer(l.items[i].Item)
-		}
-	}
-	clear(l.items)
-	clear(l.lines)
-	l.items, l.lines, l.pending = l.items[:0], l.lines[:0], 0
+	l.offer(logged)
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,8 +20,8 @@ import (
 
 	"aep-wrap/adapters"
 	"aep-wrap/agent/follow"
+	"aep-wrap/control"
 	"aep-wrap/event"
-	"aep-wrap/queue"
 	"aep-wrap/queue/jsonl"
 	"aep-wrap/redaction"
 	"aep-wrap/session"
@@ -30,11 +30,11 @@ import (
 // The bounds of a watch.
 const (
 	identifyIn = 16                     // records in which a log must tell whose it is
-	maxDesks   = 4096                   // sessions that are remembered at once
+	maxWatched = 4096                   // sessions that are remembered at once
 	tidyEvery  = 250 * time.Millisecond // how often sessions are looked through
 	manyLogs   = 16                     // from which a file system is synced, not each log
 	maxOwned   = 512                    // of them, with an open log
-	deskIdle   = 30 * time.Second       // how long a session without news is owned
+	idleAfter  = 30 * time.Second       // how long a session without news is owned
 	retryOwned = time.Second            // how often an owned session is asked for
 	yield      = 200 * time.Millisecond // how long one is left alone that its owner wants
 )
@@ -51,6 +51,16 @@ type WatchConfig struct {
 	Log         *slog.Logger
 	Say         func(line string)
 	Now         func() time.Time
+
+	// Accepts are the types of commands that sessions of an adapter take; nil,
+	// or none, takes no commands, and nothing waits for an answer. Only what
+	// passes by a hook can be answered: no process is ours.
+	Accepts  func(a *adapters.Adapter) []string
+	Policy   control.Policy
+	Patience Patience // its Reachable is not asked:
+	// Reachable says whether an answer to an agent's hook could come at all. Nil
+	// is always.
+	Reachable func(agent string, gated bool) bool
 }
 
 // Watch makes events of session logs and of hook directories that others
@@ -61,20 +71,25 @@ type WatchConfig struct {
 // alone, and so is what that process told: the watch goes on when the lock is
 // free. Event ids are derived from the vendor's ids, or from the record's place
 // in its file, so that reading a thing again tells nothing new.
+//
+// A hook whose runtime waits may be held for an answer from afar: then its
+// session is the target of commands, as a launch's is.
 type Watch struct {
 	cfg WatchConfig
+	*office
+	draining atomic.Bool
 
-	work     sync.Mutex // one record, or one hook, at a time
+	work     sync.Mutex // one record, hook or command at a time
 	maxOwned int        // sessions with an open log at once
 	tidied   time.Time
 
 	mu       sync.Mutex // Sync waits for no record
-	desks    map[string]*desk
+	sessions map[string]*watched
 	unsynced []string // logs that were given up, and are not on the disk yet
 	tick     int64
 	said     sync.Map
 
-	stats struct{ records, events, refused, unknown, owned, failed atomic.Int64 }
+	stats struct{ records, refused, unknown, owned atomic.Int64 }
 }
 
 // WatchStats counts what passed and what did not.
@@ -85,6 +100,8 @@ type WatchStats struct {
 	Unknown int64 // files of a layout that no adapter knows
 	Owned   int64 // times that a session was left to its owner
 	Failed  int64 // drafts that could not be sealed
+	Live    int   // sessions that are ours now
+	Held    int   // hooks that wait for an answer
 }
 
 // NewWatch makes a watch.
@@ -104,14 +121,24 @@ func NewWatch(c WatchConfig) *Watch {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
 		owned = max(32, int(min(limit.Cur/4, 4096)))
 	}
-	return &Watch{cfg: c, desks: map[string]*desk{}, maxOwned: owned}
+	return &Watch{cfg: c, sessions: map[string]*watched{}, maxOwned: owned,
+		office: &office{gate: c.Gate, sinks: c.Sinks, note: c.Log, now: c.Now}}
 }
 
 // Stats gives the counters.
 func (w *Watch) Stats() WatchStats {
 	s := &w.stats
-	return WatchStats{Records: s.records.Load(), Events: s.events.Load(), Refused: s.refused.Load(), Unknown: s.unknown.Load(),
-		Owned: s.owned.Load(), Failed: s.failed.Load()}
+	out := WatchStats{Records: s.records.Load(), Events: w.events.Load(), Refused: s.refused.Load(), Unknown: s.unknown.Load(),
+		Owned: s.owned.Load(), Failed: w.failed.Load()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range w.sessions {
+		if d.log != nil {
+			out.Live++
+		}
+		out.Held += int(d.held.Load())
+	}
+	return out
 }
 
 // say tells the user a thing once.
@@ -156,7 +183,7 @@ func (w *Watch) Close(f *follow.File) {
 	defer w.work.Unlock()
 	if r, ok := f.Data.(*reading); ok && !r.known && r.asked > 0 {
 		if d := w.strange(f, r); d != nil {
-			_ = w.write(own, watchSession, w.cfg.Now(), d) // it was said, and a later reading tells it again
+			_ = w.write(w.session(nil, own, watchSession), entry{at: w.cfg.Now(), drafts: d}) // it was said, and a later reading tells it again
 		}
 	}
 	f.Data = nil
@@ -295,9 +322,10 @@ func (w *Watch) Take(f *follow.File, records []follow.Record) (told int, again t
 	done := 0
 	for i := range sheets {
 		s := &sheets[i]
-		if err := w.write(s.agent, s.session, now, s.drafts); err != nil {
+		d := w.session(r.adapter, s.agent, s.session)
+		if err := w.write(d, entry{at: now, drafts: s.drafts}); err != nil {
 			w.stats.records.Add(int64(done))
-			return done, time.Until(w.desk(s.agent, s.session).ask)
+			return done, time.Until(d.ask)
 		}
 		// A record that told in two sessions is told when the last is.
 		if done = s.upTo + 1; i+1 < len(sheets) && sheets[i+1].upTo == s.upTo {
@@ -363,9 +391,8 @@ func (w *Watch) tell(f *follow.File, r *reading, rec *follow.Record) []event.Dra
 	}
 	typ, _ := record["type"].(string)
 	m := adapters.Moment{Channel: adapters.Log, Name: typ, Payload: record, Raw: line, Time: at, Session: r.id.Session}
-	drafts, err := w.mapMoment(r.adapter, m)
+	drafts, err := w.answering(r.adapter).drafts(m)
 	if err != nil {
-		w.cfg.Log.Error("the adapter failed", "adapter", r.adapter.Name, "file", f.Path, "at", rec.Start, "err", err)
 		return append(out, w.refuse(r, place, "adapter_fault", len(line))...)
 	}
 	for i := range drafts {
@@ -400,8 +427,15 @@ func (w *Watch) tell(f *follow.File, r *reading, rec *follow.Record) []event.Dra
 // that every reading gives it the same id. What the session names itself (a
 // request, by the tool that it is about) is left to it.
 func (w *Watch) name(d *event.Draft, place string, i int) {
-	if unnamed(d) {
-		d.Key = "log " + place + "/" + strconv.Itoa(i)
+	placed(d, "log "+place+"/"+strconv.Itoa(i))
+}
+
+func placed(d *event.Draft, at string) {
+	switch {
+	case unnamed(d):
+		d.Key = at
+	case d.Key == "" && d.Link != (event.Link{}):
+		d.Place = at
 	}
 }
 
@@ -420,18 +454,9 @@ func (w *Watch) repeats(r *reading, d *event.Draft) bool {
 		return false
 	}
 	agent := cmp.Or(w.cfg.Agent, r.adapter.Name)
-	parent := w.desk(agent, r.id.Fork)
+	parent := w.session(r.adapter, agent, r.id.Fork)
 	parent.peek()
 	return parent.state != nil && parent.state.Seen(event.DeriveID(agent, r.id.Fork, d.Type, d.Key))
-}
-
-func (w *Watch) mapMoment(a *adapters.Adapter, m adapters.Moment) (drafts []event.Draft, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return a.Map(m), nil
 }
 
 func (w *Watch) refuse(r *reading, place, reason string, bytes int) []event.Draft {
@@ -444,68 +469,34 @@ func (w *Watch) refuse(r *reading, place, reason string, bytes int) []event.Draf
 		Fields: event.Fields{event.Meta("channel", string(adapters.Log)), event.Meta("reason", reason), event.Meta("bytes", int64(bytes))}}}
 }
 
-// Hook takes a hook's payload that was found in a directory: name is the
-// file's, by which a fact without a name of its own is known. It says whether
-// all of it is told.
-func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, name string) bool {
-	w.work.Lock()
-	defer w.work.Unlock()
-	drafts, err := w.mapMoment(a, m)
-	if err != nil {
-		w.cfg.Log.Error("the adapter failed", "adapter", a.Name, "moment", m.Name, "err", err)
-		return true
-	}
-	agent := cmp.Or(w.cfg.Agent, a.Name)
-	for i := 0; i < len(drafts); {
-		session := cmp.Or(drafts[i].Session, m.Session, "unknown")
-		n := i
-		for ; n < len(drafts) && cmp.Or(drafts[n].Session, m.Session, "unknown") == session; n++ {
-			d := &drafts[n]
-			if unnamed(d) {
-				d.Key = "hook " + name + "/" + strconv.Itoa(n)
-			}
-			if d.Time.IsZero() {
-				d.Time = m.Time
-			}
-		}
-		if w.write(agent, session, m.Time, drafts[i:n]) != nil {
-			return false
-		}
-		i = n
-	}
-	w.tidy(w.cfg.Now())
-	return true
-}
-
 // ---- sessions
 
 // errOwned says that a session is another process's for now.
 var errOwned = errors.New("the session is owned by another process")
 
-// desk is where one session is written.
-type desk struct {
-	w              *Watch
-	agent, session string
+// watched is a session that is watched, and the desk at which it is told.
+type watched struct {
+	desk
+	w       *Watch
+	adapter *adapters.Adapter // nil for what a watch tells of itself
 
-	log   *jsonl.Log
 	state *session.State
-	sess  *session.Session
-	size  int64     // of the log when it was given up
-	told  time.Time // up to then another process told everything
+	size  int64        // of the log when it was given up
+	told  time.Time    // up to then another process told everything
+	held  atomic.Int64 // hooks that wait for an answer
 	used  int64
 	at    time.Time // of the last use
 	ask   time.Time // owned: not before then
-	asked time.Time // when the sinks were asked for losses
 	dirty bool
 }
 
-func (w *Watch) desk(agent, name string) *desk {
+func (w *Watch) session(a *adapters.Adapter, agent, name string) *watched {
 	key := agent + "\x00" + name
-	d := w.desks[key]
+	d := w.sessions[key]
 	if d == nil {
-		d = &desk{w: w, agent: agent, session: name}
+		d = &watched{w: w, adapter: a, desk: desk{office: w.office, agent: agent, session: name}}
 		w.mu.Lock()
-		w.desks[key] = d
+		w.sessions[key] = d
 		w.mu.Unlock()
 	}
 	w.tick++
@@ -513,45 +504,63 @@ func (w *Watch) desk(agent, name string) *desk {
 	return d
 }
 
-// write tells drafts in a session. An error says that nothing is told now, and
+// ready takes a session's log. An error says that nothing is told now, and
 // that it is to be tried again.
-func (w *Watch) write(agent, name string, now time.Time, drafts []event.Draft) error {
-	d := w.desk(agent, name)
+func (w *Watch) ready(d *watched) error {
+	now := w.cfg.Now()
 	d.at = now
-	if d.log == nil {
-		if now.Before(d.ask) {
-			return errOwned
-		}
-		if err := d.open(now); err != nil {
-			d.ask = now.Add(retryOwned)
-			var owned *jsonl.ErrOwned
-			if !errors.As(err, &owned) {
-				w.say("cannot write the session log in %s: %v; reading waits", w.cfg.LogDir, reasonOf(err))
-				return err
-			}
-			w.stats.owned.Add(1)
-			return errOwned
-		}
+	if d.log != nil {
+		return nil
+	}
+	if now.Before(d.ask) {
+		return errOwned
+	}
+	err := d.open(now)
+	if err == nil {
+		return nil
+	}
+	d.ask = now.Add(retryOwned)
+	var owned *jsonl.ErrOwned
+	if !errors.As(err, &owned) {
+		w.say("cannot write the session log in %s: %v; reading waits", w.cfg.LogDir, reasonOf(err))
+		return err
+	}
+	w.stats.owned.Add(1)
+	return errOwned
+}
+
+// write tells an entry in its session, as ready does.
+func (w *Watch) write(d *watched, e entry) error {
+	err := w.ready(d)
+	if err != nil {
+		e.abandon()
+		return err
 	}
 	if !d.told.IsZero() {
-		kept := drafts[:0:0]
-		for _, x := range drafts {
+		kept := e.drafts[:0:0]
+		for _, x := range e.drafts {
 			if x.Time.After(d.told) {
 				kept = append(kept, x)
 			}
 		}
-		drafts = kept
+		e.drafts = kept
 	}
-	if len(drafts) == 0 {
+	if len(e.drafts) == 0 && e.command == nil {
+		e.abandon()
 		return nil
 	}
-	if err := d.put(now, drafts); err != nil {
+	if err := d.put(e); err != nil {
 		// What was bound is not written: the log says how it stands.
-		w.cfg.Log.Error("session log", "session", name, "err", err)
+		w.cfg.Log.Error("session log", "session", d.session, "err", err)
 		w.say("cannot write the session log in %s: %v; reading waits", w.cfg.LogDir, reasonOf(err))
+		e.abandon()
+		d.forget()
 		d.close()
-		d.sess, d.state = nil, nil
-		d.ask = now.Add(retryOwned)
+		if d.control != nil {
+			go d.control.Holds().Close("") // it tells so, on this same way
+		}
+		d.sess, d.state, d.control = nil, nil, nil
+		d.ask = w.cfg.Now().Add(retryOwned)
 		return err
 	}
 	return nil
@@ -559,7 +568,7 @@ func (w *Watch) write(agent, name string, now time.Time, drafts []event.Draft) e
 
 // open takes the session's log, and restores the session from it where it is
 // not the one that was left.
-func (d *desk) open(now time.Time) error {
+func (d *watched) open(now time.Time) error {
 	log, err := jsonl.OpenPath(jsonl.Path(d.w.cfg.LogDir, d.agent, d.session))
 	if err != nil {
 		return err
@@ -568,44 +577,41 @@ func (d *desk) open(now time.Time) error {
 		d.w.say("%s", log.Warning)
 	}
 	log.SyncEvery(-1) // Sync does it
-	if d.sess == nil || log.Size() != d.size {
+	anew := d.sess == nil || log.Size() != d.size
+	if anew {
 		if err := d.restore(log.Replay); err != nil {
 			_ = log.Close() // nothing was written
 			return err
 		}
 	}
-	for _, s := range d.w.cfg.Sinks {
-		if err := s.Attach(d.agent, d.session, log); err != nil {
-			d.w.cfg.Log.Warn("a sink cannot go on from the session's log", "session", d.session, "err", err)
+	d.w.mu.Lock()
+	d.take(log)
+	d.w.mu.Unlock()
+	if anew && d.control != nil {
+		// What an earlier watch had accepted for the model went with it.
+		if lost := d.control.Recover(d.session); len(lost) > 0 {
+			return d.put(entry{at: now, drafts: lost})
 		}
 	}
-	d.w.mu.Lock()
-	d.log = log
-	d.w.mu.Unlock()
 	return nil
 }
 
-func (d *desk) restore(replay func(func([]byte) error) error) error {
-	state := session.NewState()
+func (d *watched) restore(replay func(func([]byte) error) error) error {
 	var last event.Event
 	var newest, before time.Time // the two newest times
-	err := replay(func(line []byte) error {
-		e, err := event.Parse(line)
-		if err != nil {
-			return nil
-		}
-		state.Fold(e)
+	d.control = d.w.target(d)
+	state, err := d.recall(replay, func(e *event.Event) {
 		if !e.Sequenced {
-			return nil
+			return
 		}
-		e.Data, last = nil, e
+		last = *e
+		last.Data = nil
 		switch {
 		case e.Time.After(newest):
 			newest, before = e.Time, newest
 		case e.Time.Before(newest) && e.Time.After(before):
 			before = e.Time
 		}
-		return nil
 	})
 	if err != nil {
 		return err
@@ -624,7 +630,7 @@ func (d *desk) restore(replay func(func([]byte) error) error) error {
 }
 
 // peek reads what a session's log says, without taking it.
-func (d *desk) peek() {
+func (d *watched) peek() {
 	if d.state != nil {
 		return
 	}
@@ -645,71 +651,49 @@ func (d *desk) peek() {
 	}
 }
 
-// put binds, seals and writes drafts.
-func (d *desk) put(now time.Time, drafts []event.Draft) error {
-	w := d.w
-	if now.Sub(d.asked) > lossEvery {
-		d.asked = now
-		for _, s := range w.cfg.Sinks {
-			for _, loss := range s.TakeLosses(d.agent, d.session) {
-				drafts = append(drafts, loss.Draft())
-			}
-		}
+// put binds, seals and writes an entry.
+func (d *watched) put(e entry) error {
+	e.drafts = append(e.drafts, d.losses(d.now(), false)...)
+	if e.command != nil {
+		d.record(e.command)
 	}
-	bound := d.sess.Bind(now, drafts)
-	items := make([]queue.Item, 0, len(bound))
-	lines := make([][]byte, 0, len(bound))
-	for i := range bound {
-		e, err := w.cfg.Gate.Seal(&bound[i])
-		if err != nil {
-			w.stats.failed.Add(1)
-			w.cfg.Log.Error("not sealed", "type", bound[i].Type, "session", d.session, "err", err)
-			continue
-		}
-		line := e.AppendJSON(nil)
-		lines = append(lines, line)
-		items = append(items, queue.Item{Agent: e.Agent, Session: e.Session, ID: e.ID, Severity: e.Severity,
-			Sequenced: e.Sequenced, Position: e.Position(), Line: line})
+	if d.control != nil {
+		e.drafts = d.control.Before(d.session, e.drafts)
 	}
-	if len(lines) == 0 {
+	bound := d.sess.Bind(e.at, e.drafts)
+	if e.hook && !slices.ContainsFunc(bound, asks) {
+		bound = append(bound, d.again(e)...)
+		e.hold = nil
+	}
+	d.seal(bound, e.hold)
+	if len(d.items) == 0 {
 		return nil
 	}
-	refs, err := d.log.AppendBatch(nil, lines)
-	if err != nil {
+	if err := d.write(); err != nil {
 		return err
 	}
-	w.mu.Lock()
+	d.w.mu.Lock()
 	d.dirty = true
-	w.mu.Unlock()
-	w.stats.events.Add(int64(len(items)))
-	for i := range items {
-		items[i].Log = refs[i]
-		for _, s := range w.cfg.Sinks {
-			s.Offer(items[i])
-		}
-	}
+	d.w.mu.Unlock()
+	d.offer(true)
 	return nil
 }
 
 // close gives the session's lock up, for whoever wants it.
-func (d *desk) close() {
+func (d *watched) close() {
 	if d.log == nil {
 		return
 	}
 	d.size = d.log.Size()
-	for _, s := range d.w.cfg.Sinks {
-		s.Done(d.agent, d.session)
-	}
 	d.w.mu.Lock()
-	log := d.log
+	defer d.w.mu.Unlock()
 	if d.dirty {
-		d.w.unsynced = append(d.w.unsynced, log.Path())
+		d.w.unsynced = append(d.w.unsynced, d.log.Path())
+	}
+	if err := d.leave(); err != nil {
+		d.note.Error("session log", "session", d.session, "err", err)
 	}
 	d.log, d.dirty = nil, false
-	d.w.mu.Unlock()
-	if err := log.Close(); err != nil {
-		d.w.cfg.Log.Error("session log", "session", d.session, "err", err)
-	}
 }
 
 // tidy gives up sessions without news, and where there are too many those
@@ -720,38 +704,43 @@ func (w *Watch) tidy(now time.Time) {
 	}
 	w.tidied = now
 	open := 0
-	for _, d := range w.desks {
+	for _, d := range w.sessions {
 		if d.log == nil {
 			continue
 		}
-		switch {
+		switch held := d.held.Load() > 0; {
+		case held && jsonl.Wanted(d.log.Path()):
+			go d.control.Holds().Close("") // then it can have it
+			open++
+		case held:
+			open++
 		case jsonl.Wanted(d.log.Path()):
 			d.close()
 			d.ask = now.Add(yield)
-		case now.Sub(d.at) > deskIdle:
+		case now.Sub(d.at) > idleAfter:
 			d.close()
 		default:
 			open++
 		}
 	}
 	for ; open > w.maxOwned; open-- {
-		if d := w.oldest(func(d *desk) bool { return d.log != nil }); d != nil {
+		if d := w.oldest(func(d *watched) bool { return d.log != nil && d.held.Load() == 0 }); d != nil {
 			d.close()
 		}
 	}
-	for len(w.desks) > maxDesks {
-		d := w.oldest(func(d *desk) bool { return d.log == nil })
+	for len(w.sessions) > maxWatched {
+		d := w.oldest(func(d *watched) bool { return d.log == nil })
 		if d == nil {
 			return
 		}
 		w.mu.Lock()
-		delete(w.desks, d.agent+"\x00"+d.session)
+		delete(w.sessions, d.agent+"\x00"+d.session)
 		w.mu.Unlock()
 	}
 }
 
-func (w *Watch) oldest(which func(*desk) bool) (found *desk) {
-	for _, d := range w.desks {
+func (w *Watch) oldest(which func(*watched) bool) (found *watched) {
+	for _, d := range w.sessions {
 		if which(d) && (found == nil || d.used < found.used) {
 			found = d
 		}
@@ -773,7 +762,7 @@ func (w *Watch) Sync() {
 	paths := w.unsynced
 	w.unsynced = nil
 	var logs []*jsonl.Log
-	for _, d := range w.desks {
+	for _, d := range w.sessions {
 		if d.log != nil && d.dirty {
 			d.dirty = false
 			logs = append(logs, d.log)
@@ -804,7 +793,7 @@ func (w *Watch) Sync() {
 func (w *Watch) CloseAll() {
 	w.work.Lock()
 	defer w.work.Unlock()
-	for _, d := range w.desks {
+	for _, d := range w.sessions {
 		d.close()
 	}
 }
@@ -814,5 +803,6 @@ func (w *Watch) CloseAll() {
 func (w *Watch) Tell(typ string, at time.Time, name string, data event.Fields) bool {
 	w.work.Lock()
 	defer w.work.Unlock()
-	return w.write(own, watchSession, w.cfg.Now(), []event.Draft{{Header: event.Header{Type: typ, Severity: event.Warning, Time: at}, Key: name, Fields: data}}) == nil
+	d := event.Draft{Header: event.Header{Type: typ, Severity: event.Warning, Time: at}, Key: name, Fields: data}
+	return w.write(w.session(nil, own, watchSession), entry{at: w.cfg.Now(), drafts: []event.Draft{d}}) == nil
 }

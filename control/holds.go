@@ -48,6 +48,7 @@ type request struct {
 	line  []byte // the sealed event, to be told again
 	args  string
 	told  string // what was decided, for people; "" while nothing was
+	taken Answer // an option that came from afar, as the session tells it
 }
 
 // NewHolds makes an empty set.
@@ -412,6 +413,28 @@ func (h *Holds) asked(id string) time.Time {
 	return time.Time{}
 }
 
+// Orphan says whether a request waits for an answer from afar that nobody is
+// left to hear: whoever held it is gone.
+func (h *Holds) Orphan(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r, ok := h.open.get(id)
+	return ok && r.told == "" && r.hold == nil && r.Answerable()
+}
+
+// Taken is the option that a request was answered with from afar, as its
+// session's log tells it: whoever took the answer may have died before the
+// runtime heard it.
+func (h *Holds) Taken(id string) (Answer, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r, ok := h.open.get(id)
+	if !ok || r.hold != nil || r.taken.Option == "" {
+		return Answer{}, false
+	}
+	return r.taken, true
+}
+
 // Pending is a request that waits for an answer.
 type Pending struct {
 	Request
@@ -460,6 +483,9 @@ func (h *Holds) observe(e *event.Event, line []byte) {
 	case "attention.answered":
 		if r, ok := h.open.get(e.Subject); ok && r.told == "" {
 			free = r.settle(toldOf(e))
+			if data, _ := event.ParseObject(e.Data); data["via"] == "control" {
+				r.taken.Option = str(data["answer"], "option")
+			}
 		}
 	case "attention.resolved", "attention.timeout":
 		if r, ok := h.open.get(e.Subject); ok {

@@ -17,6 +17,10 @@ type Draft struct {
 	// names nothing, a fresh ULID is used.
 	Key string
 
+	// Place names the fact by where it was read, for readings that may come
+	// again: it is the Key of one that neither the vendor nor the session names.
+	Place string
+
 	// Pair is the vendor's key under which later moments speak of what this
 	// draft opens: a tool's call id, an attention request's id, a subagent's
 	// id. On attention.answered, .resolved and .timeout it is the key of the

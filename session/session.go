@@ -116,6 +116,19 @@ func (s *Session) Recover(now time.Time) []event.Draft {
 	return s.take()
 }
 
+// Waiting gives the id of the waiting request that a draft of one repeats, ""
+// where there is none, and whether an answer to it was told.
+func (s *Session) Waiting(d *event.Draft) (id string, answered bool) {
+	x := *d
+	if x.Subject = d.Key; x.Subject == "" {
+		x.Subject = d.Place
+	}
+	if r := s.requestOf(&x); r != nil {
+		return r.id, r.answer != ""
+	}
+	return "", false
+}
+
 // Exit closes what the agent's end leaves open: requests, runs, and the
 // session. Tools are left without an outcome, for none was seen. A session
 // that was ended in an earlier epoch, and resumed, is not ended again:
@@ -246,6 +259,9 @@ func (s *Session) rule(now time.Time, d *event.Draft) {
 func (s *Session) admit(d *event.Draft, f *facts) bool {
 	typ, key, id := d.Type, d.Key, ""
 	r := s.handled[typ]
+	if key == "" {
+		key = d.Place
+	}
 	if d.ID == "" && key != "" {
 		// A fact that was told before joins nothing: what it was about may be
 		// over, and forgotten.
@@ -258,6 +274,9 @@ func (s *Session) admit(d *event.Draft, f *facts) bool {
 	}
 	if d.Type != typ {
 		r = s.handled[d.Type]
+	}
+	if d.Key == "" {
+		d.Key = d.Place
 	}
 	if d.ID == "" && d.Key != "" {
 		if d.ID = id; d.Type != typ || d.Key != key {

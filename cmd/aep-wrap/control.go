@@ -26,12 +26,8 @@ const reachWait = 3 * time.Second
 // no command can come: without a collector.
 func (l *launch) makeControl() error {
 	c := &l.app.cfg
-	can := control.Can{
-		Vendor:   l.adapter.Name,
-		Respond:  l.adapter.Asks != nil && l.adapter.Reply != nil && c.Hold != 0,
-		Process:  true,
-		Instruct: l.adapter.Instruct != nil,
-	}
+	can := c.can(&l.adapter)
+	can.Process = true
 	types, notes, err := control.Accepts(can, c.Allow, c.Deny)
 	if err != nil {
 		return usageError("%w", err)
@@ -43,7 +39,7 @@ func (l *launch) makeControl() error {
 	for _, n := range notes {
 		l.say(n)
 	}
-	if c.Collector != "" && c.Token == "" { // nobody there is proven to be anybody (AEP-0004 §4.1)
+	if !c.trusted() {
 		types = nil
 	}
 	switch {
@@ -67,6 +63,15 @@ func (l *launch) makeControl() error {
 	return nil
 }
 
+// can is what hooks of an adapter's runtime can carry out.
+func (c *config) can(ad *adapters.Adapter) control.Can {
+	return control.Can{Vendor: ad.Name, Respond: ad.Asks != nil && ad.Reply != nil && c.Hold != 0, Instruct: ad.Instruct != nil}
+}
+
+// trusted says whether whoever commands by the collector is proven to be
+// somebody (AEP-0004 §4.1).
+func (c *config) trusted() bool { return c.Collector == "" || c.Token != "" }
+
 // gateless tells an operator who gates tools that nobody can be asked.
 func (l *launch) gateless(why string) {
 	if len(l.app.cfg.Gate) > 0 {
@@ -86,19 +91,18 @@ func (c *config) policyOfAnswers() control.Policy {
 	return control.Policies(all...)
 }
 
-// declared is hello's capabilities.control.
-func (l *launch) declared() *ws.Control {
-	return &ws.Control{Accepts: l.target.Accepts(), AckWindowMS: control.DefaultWindow.Milliseconds()}
-}
-
 // command takes a command from the collector, which has let its sender in.
 func (l *launch) command(line []byte, _ event.Header) {
-	r := l.target.Handle(control.Origin{Authenticated: true, Peer: l.sink.socket.URL()}, line)
+	l.sink.reply(l.target.Handle(control.Origin{Authenticated: true, Peer: l.sink.socket.URL()}, line))
+}
+
+// reply tells who sent a command what it hears at once.
+func (s *sink) reply(r control.Reply) {
 	switch {
 	case r.Ack != nil:
-		l.sink.socket.Send(r.Ack)
+		s.socket.Send(r.Ack)
 	case r.Refusal != nil:
-		l.sink.socket.Send(r.Refusal.AppendJSON(nil))
+		s.socket.Send(r.Refusal.AppendJSON(nil))
 	}
 }
 
@@ -114,8 +118,17 @@ func (l *launch) pendingAgain() {
 
 // patience is how long hooks may wait for an answer from afar.
 func (l *launch) patience() agent.Patience {
-	c := &l.app.cfg
-	if l.target == nil || c.Hold == 0 {
+	if l.target == nil {
+		return agent.Patience{}
+	}
+	p := l.app.cfg.patience()
+	p.Reachable = l.reachable
+	return p
+}
+
+// patience is how long the operator lets hooks wait.
+func (c *config) patience() agent.Patience {
+	if c.Hold == 0 {
 		return agent.Patience{}
 	}
 	window := func(d time.Duration) time.Duration {
@@ -126,8 +139,7 @@ func (l *launch) patience() agent.Patience {
 	}
 	return agent.Patience{
 		Hold: window(holdAlone), Both: window(holdLong), Gate: window(holdLong),
-		Gated:     func(tool string) bool { return adapters.Gated(c.Gate, tool) },
-		Reachable: l.reachable,
+		Gated: func(tool string) bool { return adapters.Gated(c.Gate, tool) },
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aep-wrap/adapters"
+	"aep-wrap/control"
 	"aep-wrap/event"
 	"aep-wrap/queue"
 	"aep-wrap/queue/jsonl"
@@ -55,24 +56,31 @@ func (l *launch) makeSink() error {
 	if perUser && a.cfg.Listen == off {
 		return nil
 	}
-	s := &sink{name: a.sinkName(), target: a.postConfig(l.log, func(line string) { l.trouble("%s", line) }), done: make(chan struct{})}
-	s.logged = func() bool { return l.logDir != "" && l.road.Stats().Unlogged == 0 }
-	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Pace: pace, SaveEvery: saveEvery, Log: l.log})
-	c := ws.Config{
-		URL: s.target.URL, Token: s.target.Token, Client: s.target.Client, MinWait: s.target.MinWait,
-		Agent: l.name, Instance: instance(), Capabilities: l.capabilities,
-		Fallback: s.fallback, Log: l.log,
-	}
+	c := ws.Config{Agent: l.name, Capabilities: l.capabilities, Log: l.log}
 	if l.target != nil {
 		c.OnCommand, c.OnReconnect = l.command, l.pendingAgain
 	}
-	var err error
-	s.socket, err = ws.New(c, s.Feed)
+	s, err := a.newSocketSink(c, func(line string) { l.trouble("%s", line) })
 	if err != nil {
-		return usageError("--collector: %w", err)
+		return err
 	}
+	s.logged = func() bool { return l.logDir != "" && l.road.Stats().Unlogged == 0 }
 	l.sink = s
 	return nil
+}
+
+// newSocketSink makes a sink to the configured collector; c says who sends, and
+// what is done with commands.
+func (a *app) newSocketSink(c ws.Config, note func(string)) (*sink, error) {
+	s := &sink{name: a.sinkName(), target: a.postConfig(c.Log, note), done: make(chan struct{})}
+	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Pace: pace, SaveEvery: saveEvery, Log: c.Log})
+	c.URL, c.Token, c.Client, c.MinWait = s.target.URL, s.target.Token, s.target.Client, s.target.MinWait
+	c.Instance, c.Fallback = instance(), s.fallback
+	var err error
+	if s.socket, err = ws.New(c, s.Feed); err != nil {
+		return nil, usageError("--collector: %w", err)
+	}
+	return s, nil
 }
 
 // postConfig is how the configured collector is reached by POST.
@@ -224,7 +232,16 @@ func (s *sink) lost() string {
 
 // capabilities are what this launch can do, as it is now.
 func (l *launch) capabilities() ws.Capabilities {
-	c := &l.app.cfg
+	var accepts []string
+	if l.target != nil {
+		accepts = l.target.Accepts()
+	}
+	return l.app.capabilities(accepts, l.adapter)
+}
+
+// capabilities are what hello declares of agents that accept these commands.
+func (a *app) capabilities(accepts []string, of ...adapters.Adapter) ws.Capabilities {
+	c := &a.cfg
 	top := c.Capture
 	for _, level := range c.CaptureFor {
 		top = max(top, level)
@@ -233,7 +250,7 @@ func (l *launch) capabilities() ws.Capabilities {
 	for level := event.None; level <= top; level++ {
 		caps.Capture = append(caps.Capture, level.String())
 	}
-	for _, category := range emits(l.adapter) {
+	for _, category := range emits(of...) {
 		if !slices.Contains(experimental, category) {
 			caps.Emits = append(caps.Emits, category)
 			continue
@@ -243,8 +260,8 @@ func (l *launch) capabilities() ws.Capabilities {
 		}
 		caps.Experimental[category] = true
 	}
-	if l.target != nil {
-		caps.Control = l.declared()
+	if accepts != nil {
+		caps.Control = &ws.Control{Accepts: accepts, AckWindowMS: control.DefaultWindow.Milliseconds()}
 	}
 	return caps
 }
@@ -253,10 +270,9 @@ func (l *launch) capabilities() ws.Capabilities {
 // (AEP-0002 §2).
 var experimental = []string{"assessment", "resource"}
 
-// emits are the categories of the events that a launch of this adapter can
-// give: those of its vocabulary, what the session adds, and what the wrapper
+// emits are the categories of the events that launches of adapters can give: those of its vocabulary, what the session adds, and what the wrapper
 // tells of itself. A program that writes drafts of its own may give any.
-func emits(ad adapters.Adapter) []string {
+func emits(of ...adapters.Adapter) []string {
 	out := []string{"session", "x"}
 	add := func(typ string) {
 		if info, ok := event.Lookup(typ); ok && (info.Status == event.Reserved || event.ScopeOf(typ) == event.CommandScope) {
@@ -266,11 +282,13 @@ func emits(ad adapters.Adapter) []string {
 			out = append(out, c)
 		}
 	}
-	for _, t := range ad.Vocabulary() {
-		add(t.Emits)
-		if t.Channel == adapters.Drafts {
-			for _, typ := range event.Types() {
-				add(typ)
+	for _, ad := range of {
+		for _, t := range ad.Vocabulary() {
+			add(t.Emits)
+			if t.Channel == adapters.Drafts {
+				for _, typ := range event.Types() {
+					add(typ)
+				}
 			}
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +19,6 @@ import (
 	"aep-wrap/adapters/all"
 	"aep-wrap/agent"
 	"aep-wrap/agent/follow"
-	"aep-wrap/queue"
 	"aep-wrap/redaction"
 )
 
@@ -110,72 +108,113 @@ func (r watched) String() string {
 }
 
 func (a *app) watch(ctx context.Context, o watchOptions) error {
-	from := follow.From(o.from)
-	if from != follow.Start && from != follow.Now && from != follow.Saved {
-		return usageError("--from %q: want saved, start or now", o.from)
-	}
-	candidates, err := a.watchAdapters()
+	w, err := a.newWatching(o)
 	if err != nil {
 		return err
-	}
-	logs, hooks, err := a.watchPaths(o)
-	if err != nil {
-		return err
-	}
-	log := a.newOwnLog()
-	say := func(line string) { a.warnUnlessQuiet(line) }
-	out, err := a.newWatchSink(log, say)
-	if err != nil {
-		return err
-	}
-	defer out.close()
-	w := agent.NewWatch(agent.WatchConfig{
-		Adapters: candidates, Agent: a.cfg.Agent, Host: hostname(), Traceparent: a.Getenv("TRACEPARENT"),
-		LogDir: a.cfg.LogDir, Gate: redaction.NewGate(a.policy(), a.watchPipeline()), Sinks: out.sinks(), Log: log, Say: say,
-	})
-	store, err := follow.OpenStore(filepath.Join(a.cfg.LogDir, ".watch", "cursors"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = store.Close() }()
-	fo, err := follow.New(follow.Config{Paths: logs, From: from, Once: o.once, Store: store, Handler: w, Log: log, Say: say})
-	if err != nil {
-		return err
-	}
-	var dirs []*agent.HookDir
-	for _, dir := range hooks {
-		d, err := agent.NewHookDir(agent.HookDirConfig{Dir: dir, Adapters: candidates, Watch: w, Archive: o.archive, Log: log})
-		if err != nil {
-			return fmt.Errorf("hook directory %s: %w", dir, err)
-		}
-		dirs = append(dirs, d)
 	}
 	if !o.once && !a.cfg.Quiet {
 		a.warn("watching %s · log %s", strings.Join(append(append([]string{}, o.paths...), o.hooks...), " "), tilde(a.cfg.LogDir, a.paths.home))
 	}
-	out.start()
-	var work sync.WaitGroup
-	errs := make([]error, len(dirs)+1)
-	for i, d := range dirs {
-		work.Go(func() { errs[i] = d.Run(ctx, o.once) })
-	}
-	if len(logs) > 0 || len(dirs) == 0 {
-		work.Go(func() { errs[len(dirs)] = fo.Run(ctx) })
-	}
-	work.Wait()
-	w.CloseAll()
-	st, fs := w.Stats(), fo.Stats()
-	r := watched{Files: fs.Files, Records: st.Records, Events: st.Events, Refused: st.Refused, Unknown: st.Unknown, Owned: st.Owned}
-	if err := out.flush(o.once); err != nil {
-		r.Unsent, r.Why = true, err.Error()
-		say("not all was sent, the rest waits in the session logs: " + err.Error())
-	}
+	err = w.run(ctx)
+	ending, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	r := w.close(ending)
 	if o.once {
-		if err := a.tellWatched(r); err != nil {
-			return err
+		err = errors.Join(err, a.tellWatched(r))
+	}
+	return err
+}
+
+// watching is a watch and all that belongs to it: the logs and the hook
+// directories that it reads, the sinks that it tells, and the way back.
+type watching struct {
+	app   *app
+	once  bool
+	log   *slog.Logger
+	say   func(string)
+	hub   *agent.Watch
+	out   *watchSinks
+	store *follow.Store
+	logs  *follow.Follower // nil where no logs are watched
+	dirs  []*agent.HookDir
+}
+
+// newWatching makes a watch. Nothing is read or sent before run.
+func (a *app) newWatching(o watchOptions) (*watching, error) {
+	from := follow.From(o.from)
+	if from != follow.Start && from != follow.Now && from != follow.Saved {
+		return nil, usageError("--from %q: want saved, start or now", o.from)
+	}
+	candidates, err := a.watchAdapters()
+	if err != nil {
+		return nil, err
+	}
+	logs, hooks, err := a.watchPaths(o)
+	if err != nil {
+		return nil, err
+	}
+	w := &watching{app: a, once: o.once, log: a.newOwnLog(), say: a.warnUnlessQuiet}
+	if w.out, err = a.newWatchSinks(w, candidates, len(hooks) > 0 && !o.once); err != nil {
+		return nil, err
+	}
+	w.hub = agent.NewWatch(agent.WatchConfig{
+		Adapters: candidates, Agent: a.cfg.Agent, Host: hostname(), Traceparent: a.Getenv("TRACEPARENT"),
+		LogDir: a.cfg.LogDir, Gate: redaction.NewGate(a.policy(), a.watchPipeline()), Sinks: w.out.sinks(), Log: w.log, Say: w.say,
+		Accepts: w.out.accepts, Policy: a.cfg.policyOfAnswers(), Patience: a.cfg.patience(), Reachable: w.out.reachable,
+	})
+	if w.store, err = follow.OpenStore(filepath.Join(a.cfg.LogDir, ".watch", "cursors")); err != nil {
+		return nil, err
+	}
+	if len(logs) > 0 {
+		w.logs, err = follow.New(follow.Config{Paths: logs, From: from, Once: o.once, Store: w.store, Handler: w.hub, Log: w.log, Say: w.say})
+		if err != nil {
+			return nil, err
 		}
 	}
+	for _, dir := range hooks {
+		d, err := agent.NewHookDir(agent.HookDirConfig{Dir: dir, Adapters: candidates, Watch: w.hub, Archive: o.archive, Log: w.log})
+		if err != nil {
+			return nil, fmt.Errorf("hook directory %s: %w", dir, err)
+		}
+		w.dirs = append(w.dirs, d)
+	}
+	return w, nil
+}
+
+// run reads until ctx ends, or, once, what is there.
+func (w *watching) run(ctx context.Context) error {
+	w.out.start(w.app.cfg.LogDir)
+	var work sync.WaitGroup
+	errs := make([]error, len(w.dirs)+1)
+	for i, d := range w.dirs {
+		work.Go(func() { errs[i] = d.Run(ctx, w.once) })
+	}
+	if w.logs != nil {
+		work.Go(func() { errs[len(w.dirs)] = w.logs.Run(ctx) })
+	}
+	work.Wait()
 	return errors.Join(errs...)
+}
+
+// close lets go of what waits, gives the sessions up and sends what is left,
+// until ctx ends; once, as long as that goes on. It gives what was done.
+func (w *watching) close(ctx context.Context) watched {
+	w.hub.Drain()
+	w.hub.CloseAll()
+	st := w.hub.Stats()
+	r := watched{Records: st.Records, Events: st.Events, Refused: st.Refused, Unknown: st.Unknown, Owned: st.Owned}
+	if w.logs != nil {
+		r.Files = w.logs.Stats().Files
+	}
+	if err := w.out.flush(ctx, w.once); err != nil {
+		r.Unsent, r.Why = true, err.Error()
+		w.say("not all was sent, the rest waits in the session logs: " + err.Error())
+	}
+	w.out.close()
+	if err := w.store.Close(); err != nil {
+		w.log.Warn("the positions of session logs", "err", err)
+	}
+	return r
 }
 
 func (a *app) tellWatched(r watched) error {
@@ -229,70 +268,4 @@ func (a *app) watchPipeline() *redaction.Pipeline {
 		secrets = append(secrets, redaction.Secret{Name: "AEP_TOKEN", Value: a.cfg.Token})
 	}
 	return redaction.NewPipeline(redaction.Options{Home: a.paths.home, NoPII: a.cfg.NoPII, Secrets: secrets})
-}
-
-// watchSink sends on what a watch tells. It goes by POST, which claims no
-// session: there is nobody here who could take commands for one.
-type watchSink struct {
-	*queue.Feed
-	sender *sender
-}
-
-func (a *app) newWatchSink(log *slog.Logger, say func(string)) (*watchSink, error) {
-	if a.cfg.Collector == "" && a.cfg.Listen == off {
-		return &watchSink{}, nil
-	}
-	s, err := a.newSender(log, say)
-	if err != nil {
-		return nil, err
-	}
-	return &watchSink{Feed: s.feed, sender: s}, nil
-}
-
-// Flush waits until everything has arrived, or ctx ends.
-func (s *watchSink) Flush(ctx context.Context) error { return s.sender.Flush(ctx) }
-
-func (s *watchSink) sinks() []agent.Sink {
-	if s.sender == nil {
-		return nil
-	}
-	return []agent.Sink{s}
-}
-
-func (s *watchSink) start() {
-	if s.sender != nil {
-		s.sender.start(context.Background())
-	}
-}
-
-// onceFlush bounds how long a reading of what is there waits for a collector
-// that takes nothing more in.
-const onceFlush = 10 * time.Second
-
-// flush waits until everything has arrived: as long as that goes on where
-// there is no hurry.
-func (s *watchSink) flush(patient bool) error {
-	if s.sender == nil {
-		return nil
-	}
-	if !patient {
-		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
-		defer cancel()
-		return s.sender.Flush(ctx)
-	}
-	for {
-		sent := s.sender.Emitter.Stats().Events
-		ctx, cancel := context.WithTimeout(context.Background(), onceFlush)
-		err := s.sender.Flush(ctx)
-		cancel()
-		if err == nil || s.sender.Emitter.Stats().Events == sent {
-			return err
-		}
-	}
-}
-
-func (s *watchSink) close() {
-	if s.sender != nil {
-		s.sender.close()
-	}
 }
