@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 
 	"aep-wrap/adapters"
 	"aep-wrap/event"
@@ -70,6 +72,9 @@ func NewHookDir(c HookDirConfig) (*HookDir, error) {
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
+	}
+	if err := unix.Access(c.Dir, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
+		return nil, fmt.Errorf("hooks cannot be taken from it: %w (a directory of two users wants a group that both are in, and mode 2770)", err)
 	}
 	if c.Archive != "" {
 		if err := os.MkdirAll(c.Archive, 0o700); err != nil {
@@ -228,6 +233,8 @@ func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return true, h.refuse(f, "too_large", held)
+	case errors.Is(err, fs.ErrPermission): // of one file: what comes after it is not to wait
+		return true, h.refuse(f, "unreadable", held)
 	case err != nil:
 		return false, err
 	case a == nil:
@@ -349,11 +356,19 @@ func (h *HookDir) refuse(f waiting, reason string, held bool) error {
 	return os.Rename(path, path+".refused")
 }
 
-// reply writes what a hook hears, whole or not at all.
+// reply writes what a hook hears, whole or not at all. Who may read it, the
+// directory says: its reader may be another user. That one could have laid a
+// link where we write, to a file that only we may change.
 func (h *HookDir) reply(file string, answer []byte) error {
 	path := h.replyPath(file)
 	tmp := filepath.Join(h.cfg.Dir, "."+filepath.Base(path)+".tmp")
-	if err := os.WriteFile(tmp, answer, 0o644); err != nil {
+	_ = os.Remove(tmp)
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(answer)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp, path)

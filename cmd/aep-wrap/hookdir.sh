@@ -3,6 +3,7 @@
 # usage: hookdir.sh ADAPTER [EVENT]; AEP_HOOK_WAIT is how many seconds to wait for an answer
 d=${AEP_HOOK_DIR:?} w=${AEP_HOOK_WAIT:-0} i=0 h=
 [ "$w" -gt 0 ] && h=.held
+umask 022 # who takes it may be another user: the directory says who may read
 n=$(date +%s)-$(uname -n | tr . -)-$$.$1${2:+.$2}
 answer() { [ -f "$d/$n.held.reply" ] && cat "$d/$n.held.reply" && rm -f "$d/$n.held.reply"; }
 leave() { rm -f "$d/.$n"; mv "$d/$n.held.json" "$d/$n.json"; answer; exit 0; } 2>/dev/null
