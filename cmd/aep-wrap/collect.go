@@ -215,14 +215,7 @@ func (a *app) collectorTokens(o *collectOptions) ([]collector.Token, error) {
 		return tokens, nil
 	}
 	path := a.paths.expand(o.tokens)
-	fi, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("--tokens: %w", err)
-	}
-	if fi.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("--tokens: %s can be read by others: chmod 600 it", path)
-	}
-	text, err := os.ReadFile(path)
+	text, err := readPrivate(path)
 	if err != nil {
 		return nil, fmt.Errorf("--tokens: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -146,4 +147,22 @@ func privateDir(dir string) error {
 		return os.Chmod(dir, 0o700)
 	}
 	return nil
+}
+
+// readPrivate reads a file of secrets, which nobody else may read. One that is
+// not ours to change was given to us by a group of ours: that is how a container
+// gets its secrets.
+func readPrivate(path string) ([]byte, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	others := fs.FileMode(0o077)
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Getuid() {
+		others = 0o037
+	}
+	if fi.Mode().Perm()&others != 0 {
+		return nil, errors.New(path + " can be read by others: chmod 600 it")
+	}
+	return os.ReadFile(path)
 }

@@ -6,11 +6,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -209,16 +207,4 @@ func (a *app) runtimeScopes(file string) (func(string) ([]execution.Scope, bool)
 		}
 		return scopes, ok
 	}, nil
-}
-
-// readPrivate reads a file of secrets, which nobody else may read.
-func readPrivate(path string) ([]byte, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if fi.Mode().Perm()&0o077 != 0 {
-		return nil, errors.New(path + " can be read by others: chmod 600 it")
-	}
-	return os.ReadFile(path)
 }
