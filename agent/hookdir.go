@@ -22,7 +22,9 @@ import (
 	"aep-wrap/event"
 )
 
-// HookDirMark is the file by which a directory is known for one of hooks.
+// HookDirMark is the file by which a directory is known for one of hooks. While
+// somebody takes them, what it says changes every second: who waits for an answer
+// goes on when it no longer does.
 const HookDirMark = ".aep-hooks"
 
 // HookDirConfig says how a hook directory is watched.
@@ -40,6 +42,7 @@ type HookDirConfig struct {
 const (
 	untold = 2 * time.Second
 	unread = 5 * time.Second
+	beat   = time.Second
 	stale  = time.Minute // of a reply from before we came
 )
 
@@ -81,13 +84,32 @@ func NewHookDir(c HookDirConfig) (*HookDir, error) {
 			return nil, err
 		}
 	}
-	mark, err := os.OpenFile(filepath.Join(c.Dir, HookDirMark), os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
 	h := &HookDir{cfg: c, holding: map[string]func(){}, silent: map[string]bool{}}
 	h.sweep()
-	return h, mark.Close()
+	return h, h.beat()
+}
+
+// beat says that we live.
+func (h *HookDir) beat() error {
+	return h.write(HookDirMark, []byte(time.Now().UTC().Format(time.RFC3339Nano)+"\n"))
+}
+
+// beats says so until ctx ends.
+func (h *HookDir) beats(ctx context.Context) {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for failed := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := h.beat()
+		if err != nil && !failed {
+			h.cfg.Log.Warn("hook directory: who waits will not wait on", "dir", h.cfg.Dir, "err", err)
+		}
+		failed = err != nil
+	}
 }
 
 // sweep removes replies that were never read.
@@ -111,6 +133,9 @@ func (h *HookDir) Run(ctx context.Context, once bool) error {
 		_, err := h.round(ctx)
 		return err
 	}
+	bctx, end := context.WithCancel(ctx)
+	defer end()
+	go h.beats(bctx)
 	var news <-chan fsnotify.Event
 	if w, err := fsnotify.NewBufferedWatcher(256); err == nil {
 		defer w.Close()
@@ -356,22 +381,26 @@ func (h *HookDir) refuse(f waiting, reason string, held bool) error {
 	return os.Rename(path, path+".refused")
 }
 
-// reply writes what a hook hears, whole or not at all. Who may read it, the
-// directory says: its reader may be another user. That one could have laid a
-// link where we write, to a file that only we may change.
+// reply writes what a hook hears.
 func (h *HookDir) reply(file string, answer []byte) error {
-	path := h.replyPath(file)
-	tmp := filepath.Join(h.cfg.Dir, "."+filepath.Base(path)+".tmp")
+	return h.write(filepath.Base(h.replyPath(file)), answer)
+}
+
+// write writes a file whole or not at all. Who may read it, the directory says:
+// its reader may be another user. That one could have laid a link where we
+// write, to a file that only we may change.
+func (h *HookDir) write(name string, content []byte) error {
+	tmp := filepath.Join(h.cfg.Dir, "."+name+".tmp")
 	_ = os.Remove(tmp)
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(answer)
+	_, err = f.Write(content)
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	return os.Rename(tmp, filepath.Join(h.cfg.Dir, name))
 }
 
 func (h *HookDir) replyPath(file string) string {

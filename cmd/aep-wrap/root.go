@@ -150,6 +150,7 @@ func commands(a *app) []*cobra.Command {
 		newHookCmd(a),
 		newWatchCmd(a),
 		newHookDirScriptCmd(a),
+		newUnpackCmd(a),
 		newPsCmd(a),
 		newPendingCmd(a),
 		newRespondCmd(a),
