@@ -57,13 +57,15 @@ func ParseRole(s string) (Role, error) {
 
 // Token is a bearer token and what it allows.
 type Token struct {
-	Value string
-	Roles Role
+	Value  string
+	Roles  Role
+	Scopes string // what it allows elsewhere, with commas between
 }
 
-// ParseTokens reads a file of tokens: a line has a token, a space and its
-// roles; # begins a comment. An error names the line and never the token.
-func ParseTokens(text []byte) ([]Token, error) {
+// ParseTokens reads a file of tokens: a line has a token, a space, and what it
+// allows with commas between: roles, and scopes, which are other servers'; * is
+// all of both. # begins a comment. An error names the line and never the token.
+func ParseTokens(text []byte, scopes ...string) ([]Token, error) {
 	var out []Token
 	n := 0
 	for line := range strings.Lines(string(text)) {
@@ -73,23 +75,48 @@ func ParseTokens(text []byte) ([]Token, error) {
 		}
 		words := strings.Fields(line)
 		if len(words) != 2 {
-			return nil, fmt.Errorf("line %d: want a token, a space, and its roles, such as emit,watch", n)
+			return nil, fmt.Errorf("line %d: want a token, a space, and what it allows, such as emit,watch", n)
 		}
 		for _, c := range words[0] {
 			if c <= ' ' || c > '~' {
 				return nil, fmt.Errorf("line %d: want a token of visible ASCII characters", n)
 			}
 		}
-		roles, err := ParseRole(words[1])
+		t, err := allows(words[1], scopes)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
+		t.Value = words[0]
 		if slices.ContainsFunc(out, func(t Token) bool { return t.Value == words[0] }) {
 			return nil, fmt.Errorf("line %d: this token stands twice", n)
 		}
-		out = append(out, Token{words[0], roles})
+		out = append(out, t)
 	}
 	return out, nil
+}
+
+// allows reads what a token allows.
+func allows(list string, scopes []string) (t Token, err error) {
+	if list == "*" {
+		return Token{Roles: AllRoles, Scopes: strings.Join(scopes, ",")}, nil
+	}
+	var own []string
+	for word := range strings.SplitSeq(list, ",") {
+		if word = strings.TrimSpace(word); slices.Contains(scopes, word) {
+			own = append(own, word)
+			continue
+		}
+		r, err := ParseRole(word)
+		if err != nil && len(scopes) > 0 {
+			err = fmt.Errorf("%w; or *, or some of %s", err, strings.Join(scopes, ", "))
+		}
+		if err != nil {
+			return t, err
+		}
+		t.Roles |= r
+	}
+	t.Scopes = strings.Join(own, ",")
+	return t, nil
 }
 
 // admittance is the tokens as they are compared.

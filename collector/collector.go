@@ -127,7 +127,7 @@ func New(cfg Config) *Collector {
 		c.hub.heard = c.notify.hear
 	}
 	c.stats = c.metrics()
-	c.SetTokens(append([]Token{{cfg.Token, AllRoles}}, cfg.Tokens...))
+	c.SetTokens(append([]Token{{Value: cfg.Token, Roles: AllRoles}}, cfg.Tokens...))
 	c.SetLinkKey(cfg.LinkKey)
 	c.routes = map[string]route{
 		"/events":          {map[string]method{"GET": {AllRoles, c.discovery}, "POST": {Emit, c.ingest}}},

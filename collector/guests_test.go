@@ -10,7 +10,7 @@ import (
 
 // Who came with a token that is taken away has to go, and nobody else.
 func TestRevokedTokenEndsWhatIsOpen(t *testing.T) {
-	s := serve(t, Config{Tokens: []Token{{"old", Watch | Control}, {"kept", AllRoles}, {"less", AllRoles}}})
+	s := serve(t, Config{Tokens: []Token{{Value: "old", Roles: Watch | Control}, {Value: "kept", Roles: AllRoles}, {Value: "less", Roles: AllRoles}}})
 	old := s.open("access_token=old", nil)
 	kept := s.open("access_token=kept", nil)
 	less := s.open("access_token=less", nil)
@@ -20,7 +20,7 @@ func TestRevokedTokenEndsWhatIsOpen(t *testing.T) {
 		p.say(`{"type":"subscribe","id":"1"}`)
 		p.wants(`{"type":"subscribed","id":"1"}`)
 	}
-	s.SetTokens([]Token{{"kept", AllRoles}, {"less", Watch}})
+	s.SetTokens([]Token{{Value: "kept", Roles: AllRoles}, {Value: "less", Roles: Watch}})
 	if m := old.next(); !strings.HasPrefix(m.Comment, "unauthorized") {
 		t.Errorf("got %+v", m)
 	}

@@ -29,7 +29,7 @@ func linkCall(t *testing.T, s *server, path, body string, header ...string) (ans
 // A link's code gives a device a token of its own, once: to watch and to
 // command, and for nothing else.
 func TestLink(t *testing.T) {
-	s := serve(t, Config{Token: "own", Tokens: []Token{{"boss", Watch | Control}}, LinkKey: linkKey})
+	s := serve(t, Config{Token: "own", Tokens: []Token{{Value: "boss", Roles: Watch | Control}}, LinkKey: linkKey})
 	own := []string{"Authorization", "Bearer own"}
 
 	made, link := linkCall(t, s, "/link", `{"seconds":3600}`, own...)

@@ -120,7 +120,7 @@ func (s *server) browser(token string) *peer {
 // connection may, and stands in no answer and no log.
 func TestOfferedToken(t *testing.T) {
 	const all, watcher = "all-ro!es~token", "watching-only"
-	s := serve(t, Config{Tokens: []Token{{all, AllRoles}, {watcher, Watch}}})
+	s := serve(t, Config{Tokens: []Token{{Value: all, Roles: AllRoles}, {Value: watcher, Roles: Watch}}})
 	for _, tt := range []struct {
 		name   string
 		offers []string
@@ -213,7 +213,7 @@ func TestForeignPages(t *testing.T) {
 // and the endpoint says so before anybody tries.
 func TestWatcherCommandsNothing(t *testing.T) {
 	var log bytes.Buffer
-	s := serve(t, Config{Tokens: []Token{{"all", AllRoles}, {"watch", Watch}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := serve(t, Config{Tokens: []Token{{Value: "all", Roles: AllRoles}, {Value: "watch", Roles: Watch}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	target := s.dial("", head("Authorization", "Bearer all"))
 	target.greet("emitter", accepts("control.attention.respond"))
 	target.say(notice("s", 1))

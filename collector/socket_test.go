@@ -527,7 +527,7 @@ func TestCommandsWantAToken(t *testing.T) {
 		detail string
 	}{
 		{"none configured", Config{}, "", ""},
-		{"of another role", Config{Tokens: []Token{{"w", Watch | Emit}}}, "w", ""},
+		{"of another role", Config{Tokens: []Token{{Value: "w", Roles: Watch | Emit}}}, "w", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, c.cfg).as(c.token)
@@ -545,7 +545,7 @@ func TestCommandsWantAToken(t *testing.T) {
 }
 
 func TestSocketTokens(t *testing.T) {
-	s := serve(t, Config{Token: "root", Tokens: []Token{{"e", Emit}, {"w", Watch}, {"c", Control}}, Origins: []string{"https://watch.example"}})
+	s := serve(t, Config{Token: "root", Tokens: []Token{{Value: "e", Roles: Emit}, {Value: "w", Roles: Watch}, {Value: "c", Roles: Control}}, Origins: []string{"https://watch.example"}})
 	for _, c := range []struct {
 		query  string
 		header http.Header
@@ -604,7 +604,7 @@ func TestSocketTokens(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s, want %d", c.token, c.method, c.path, a.status, a.body, c.status)
 		}
 	}
-	s.SetTokens([]Token{{"new", Watch}})
+	s.SetTokens([]Token{{Value: "new", Roles: Watch}})
 	if a := s.do("GET", "/stream?live=0", head("Authorization", "Bearer root"), nil); a.status != 401 {
 		t.Errorf("an old token: %d", a.status)
 	}
@@ -619,7 +619,7 @@ func TestSocketTokens(t *testing.T) {
 
 func TestParseTokens(t *testing.T) {
 	got, err := ParseTokens([]byte("# mine\n\nabc emit\n  def\twatch,control # a page\r\n"))
-	if want := []Token{{"abc", Emit}, {"def", Watch | Control}}; err != nil || !cmp.Equal(got, want) {
+	if want := []Token{{Value: "abc", Roles: Emit}, {Value: "def", Roles: Watch | Control}}; err != nil || !cmp.Equal(got, want) {
 		t.Errorf("%v %v", got, err)
 	}
 	for text, want := range map[string]string{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -62,6 +63,13 @@ func (l *live) remove(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.runs, id)
+}
+
+// ids are the runs that are followed.
+func (l *live) ids() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.runs))
 }
 
 // ceilings gives an agent's runs new, narrower bounds.
@@ -123,8 +131,11 @@ func (s *Server) runCreate(ctx context.Context, p struct {
 		if a, err = t.agent(p.AgentID); err != nil {
 			return err
 		}
-		if a.LifecycleState != Active {
+		switch {
+		case a.LifecycleState != Active:
 			return fail(LifecycleConflict, "the agent is %s", a.LifecycleState)
+		case s.draining.Load():
+			return fail(LifecycleConflict, "the runtime is ending")
 		}
 		for _, id := range a.SubjectIDs {
 			if !slices.Contains(rec.SubjectIDs, id) {
@@ -557,6 +568,8 @@ func (s *Server) runContinue(ctx context.Context, p runID) (any, error) {
 			return fail(LifecycleConflict, "the run is %s", rec.State)
 		case a.LifecycleState != Active:
 			return fail(LifecycleConflict, "the agent is %s", a.LifecycleState)
+		case s.draining.Load():
+			return fail(LifecycleConflict, "the runtime is ending")
 		case !can.Resume || rec.Vendor == "":
 			return fail(CapabilityNotSupported, "profile %s cannot go on with a run", rec.Profile)
 		}

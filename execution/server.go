@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/creachadair/jrpc2"
@@ -60,6 +62,7 @@ type Server struct {
 	live     live
 	ctx      context.Context
 	stop     context.CancelFunc
+	draining atomic.Bool // no run begins any more
 }
 
 // New makes a server, and takes up the runs that an earlier one left.
@@ -88,6 +91,29 @@ func New(c Config) (*Server, error) {
 func (s *Server) Close() {
 	s.stop()
 	s.live.done.Wait()
+}
+
+// Drain cancels the runs that go on, and returns when they are over, or ctx is.
+func (s *Server) Drain(ctx context.Context) error {
+	s.draining.Store(true)
+	for _, id := range s.live.ids() {
+		if _, err := s.halt(ctx, id, stop{By: byCancel}); err != nil && codeOf(err) != LifecycleConflict {
+			s.Log.Warn("a run cannot be cancelled", "run", id, "err", err)
+		}
+	}
+	for {
+		news := s.live.wait()
+		left := s.live.ids()
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-time.After(100 * time.Millisecond): // a run leaves after its news
+		case <-ctx.Done():
+			return fmt.Errorf("runs that did not end: %s", strings.Join(left, ", "))
+		}
+	}
 }
 
 // Handler serves the three paths of the protocol.

@@ -39,9 +39,10 @@ and streams them out to aep-wrap tail, to its page and to other consumers.
 A wrapper starts one for you when it needs it. It listens for wrappers on a
 socket in ~/.aep/run and for people on --listen, where it asks for the token of
 aep-wrap token show. That token allows everything; --tokens names a file of
-more, each with what it allows: lines of a token, a space, and one or more of
-emit, watch and control with commas between them. The file is read again when it
-changes. With --no-token the collector asks for none: it then serves a loopback
+more, each with what it allows, as aep-wrap token new makes them: lines of a
+token, a space, and one or more of emit, watch and control with commas between
+them. The file can be that of the runtime too, whose scopes are passed over. It is
+read again when it changes. With --no-token the collector asks for none: it then serves a loopback
 address only, to watch and to emit, and takes no commands there.
 
 An address that other machines reach wants TLS: --tls-cert and --tls-key, or a
@@ -125,7 +126,7 @@ func (o *collectOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.background, "background", false, "as a wrapper starts it: yield to one that runs, log to a file")
 	fs.Lookup("background").Hidden = true
 	fs.BoolVar(&o.noToken, "no-token", false, "ask for no token on --listen: to watch and emit only, and on a loopback address")
-	fs.StringVar(&o.tokens, "tokens", "", "`FILE` of tokens and their roles, readable by you alone; read again when it changes")
+	fs.StringVar(&o.tokens, "tokens", "", "`FILE` of tokens and what each allows, readable by you alone; read again when it changes")
 	fs.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` of the TLS certificate to serve --listen with")
 	fs.StringVar(&o.tlsKey, "tls-key", "", "`FILE` of its key")
 	fs.BoolVar(&o.behindProxy, "behind-proxy", false, "a proxy on a trusted path ends TLS and checks Host")
@@ -214,16 +215,8 @@ func (a *app) collectorTokens(o *collectOptions) ([]collector.Token, error) {
 	if o.tokens == "" {
 		return tokens, nil
 	}
-	path := a.paths.expand(o.tokens)
-	text, err := readPrivate(path)
-	if err != nil {
-		return nil, fmt.Errorf("--tokens: %w", err)
-	}
-	more, err := collector.ParseTokens(text)
-	if err != nil {
-		return nil, fmt.Errorf("--tokens: %s: %w", path, err)
-	}
-	return append(tokens, more...), nil
+	more, err := a.readTokens(o.tokens)
+	return append(tokens, more...), err
 }
 
 // collectorInfo is what a running collector tells in ~/.aep/run/collector.json.
@@ -358,7 +351,7 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if !o.noToken {
-		go a.watchTokens(ctx, &o, tokens, func(now []collector.Token) {
+		go a.watchTokens(ctx, func() ([]collector.Token, error) { return a.collectorTokens(&o) }, tokens, func(now []collector.Token) {
 			c.SetTokens(now)
 			if key, err := a.linkKey(now); err == nil {
 				c.SetLinkKey(key)
@@ -474,7 +467,7 @@ func (a *app) publish(info collectorInfo) error {
 
 // watchTokens hands on the tokens when a file of theirs changes. One that
 // cannot be read changes nothing.
-func (a *app) watchTokens(ctx context.Context, o *collectOptions, tokens []collector.Token, set func([]collector.Token), log *slog.Logger) {
+func (a *app) watchTokens(ctx context.Context, read func() ([]collector.Token, error), tokens []collector.Token, set func([]collector.Token), log *slog.Logger) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	told := ""
@@ -486,7 +479,7 @@ func (a *app) watchTokens(ctx context.Context, o *collectOptions, tokens []colle
 			if _, err := os.Stat(a.paths.token()); err != nil && a.cfg.Token == "" {
 				continue // whoever took it away makes a new one
 			}
-			now, err := a.collectorTokens(o)
+			now, err := read()
 			if err != nil {
 				if told != err.Error() {
 					told = err.Error()

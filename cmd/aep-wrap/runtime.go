@@ -1,35 +1,40 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"aep-wrap/collector"
 	"aep-wrap/execution"
 )
 
 // runtimeAddr is where a runtime listens unless it is told otherwise.
 const runtimeAddr = "127.0.0.1:8788"
 
+// runtimeOptions are what a runtime is started with.
 type runtimeOptions struct {
+	listen      string
 	profiles    string
 	dir         string
 	tokens      string
 	tlsCert     string
 	tlsKey      string
 	behindProxy bool
+	cancelRuns  bool
 }
 
 func newRuntimeCmd(a *app) *cobra.Command {
@@ -61,150 +66,206 @@ its events are in aep-wrap tail too, and it can be cancelled and answered there.
 What a profile does not say, its agents cannot be asked for. Without the file
 there are the profiles claude and demo.
 
---tokens names a file of tokens: lines of a token, a space, and its scopes with
-commas between them (agent.read, run.create and so on), or *. Without it the
-token of aep-wrap token show has them all.`,
+--tokens names a file of tokens and what each allows, see aep-wrap token --help;
+it is read again when it changes. Without it the token of aep-wrap token show
+allows everything.
+
+By SIGTERM or SIGINT it ends its streams and goes. Runs go on, and the next
+runtime takes them up; with --cancel-runs they are cancelled first.`,
 		Example: `  aep-wrap runtime
   aep-wrap runtime --listen 127.0.0.1:9100 --profile profiles.yaml --tokens tokens`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			addr := runtimeAddr
+			o.listen = runtimeAddr
 			if cmd.Flags().Changed("listen") {
-				addr = a.cfg.Listen
+				o.listen = a.cfg.Listen
 			}
-			return a.serveRuntime(cmd.Context(), addr, o)
+			return a.serveRuntime(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.profiles, "profile", "", "`FILE` of the commands that agents run")
 	f.StringVar(&o.dir, "dir", "", "`DIR` of what is kept: agents, runs, their logs and files (default ~/.aep/runtime)")
-	f.StringVar(&o.tokens, "tokens", "", "`FILE` of tokens and their scopes, readable by you alone")
+	f.StringVar(&o.tokens, "tokens", "", "`FILE` of tokens and what each allows, readable by you alone; read again when it changes")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` of the TLS certificate to serve --listen with")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` of its key")
 	f.BoolVar(&o.behindProxy, "behind-proxy", false, "a proxy on a trusted path ends TLS")
+	f.BoolVar(&o.cancelRuns, "cancel-runs", false, "at the end cancel the runs that go on, instead of leaving them to the next runtime")
 	return cmd
 }
 
-func (a *app) serveRuntime(ctx context.Context, addr string, o runtimeOptions) error {
+func (a *app) serveRuntime(ctx context.Context, o runtimeOptions) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	r, err := a.startRuntime(o)
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-r.ended:
+	case <-ctx.Done():
+	}
+	return errors.Join(err, r.close())
+}
+
+// check says what cannot be, before anything is started.
+func (o *runtimeOptions) check() error {
 	switch {
-	case addr == off:
+	case o.listen == off:
 		return usageError("--listen off: the runtime needs an address, such as %s", runtimeAddr)
 	case (o.tlsCert == "") != (o.tlsKey == ""):
 		return usageError("--tls-cert and --tls-key go together")
-	case o.tlsCert == "" && !o.behindProxy && !loopback(addr):
-		return usageError("--listen %s is reached from other machines: it wants --tls-cert and --tls-key, or --behind-proxy", addr)
+	case o.tlsCert == "" && !o.behindProxy && !loopback(o.listen):
+		return usageError("--listen %s is reached from other machines: it wants --tls-cert and --tls-key, or --behind-proxy", o.listen)
+	}
+	return nil
+}
+
+// runtimeServer is a runtime that serves, in a command of its own or beside
+// others.
+type runtimeServer struct {
+	srv        *execution.Server
+	store      *execution.Store
+	http       *http.Server
+	addr       net.Addr
+	ended      chan error // gets the reason where it stops by itself
+	stop       context.CancelFunc
+	cancelRuns bool
+}
+
+// startRuntime opens what a runtime keeps, takes up the runs that an earlier one
+// left, and serves until close.
+func (a *app) startRuntime(o runtimeOptions) (r *runtimeServer, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	profiles, err := readProfiles(a.paths.expand(o.profiles))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	scopes, err := a.runtimeScopes(o.tokens)
+	tokens, err := a.runtimeTokens(&o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dir := a.paths.expand(o.dir)
 	if dir == "" {
 		dir = filepath.Join(a.paths.aep, "runtime")
 	}
-	store, err := execution.OpenStore(dir)
-	if err != nil {
-		return fmt.Errorf("cannot open what the runtime keeps: %w; another place: --dir DIR", err)
+	r = &runtimeServer{ended: make(chan error, 1), cancelRuns: o.cancelRuns}
+	defer func() {
+		if err != nil && r.store != nil {
+			_ = r.store.Close()
+		}
+	}()
+	if r.store, err = execution.OpenStore(dir); err != nil {
+		return nil, fmt.Errorf("cannot open what the runtime keeps: %w; another place: --dir DIR", err)
 	}
-	defer func() { _ = store.Close() }()
-	l, err := net.Listen("tcp", addr)
+	l, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w; another address: --listen HOST:PORT", addr, reason(err))
+		return nil, fmt.Errorf("cannot listen on %s: %w; another address: --listen HOST:PORT", o.listen, reason(err))
 	}
-	defer l.Close()
+	r.addr = l.Addr()
+	scheme := "http"
 	if o.tlsCert != "" {
 		cert, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
 		if err != nil {
-			return fmt.Errorf("--tls-cert, --tls-key: %w", err)
+			l.Close()
+			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 		}
+		scheme = "https"
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
 	capabilities := []execution.Capability{execution.SSE, execution.GDPR}
 	if profiles.any(func(p *profile) bool { return len(p.MCP) > 0 }) {
 		capabilities = append(capabilities, execution.ExternalMCP)
 	}
-	srv, err := execution.New(execution.Config{
-		Store: store, Runner: &launcher{app: a, dir: filepath.Join(dir, "runs"), set: profiles},
-		Scopes: scopes, Capabilities: capabilities, Name: "aep-wrap", Version: readBuildInfo().Version, Log: a.newOwnLog(),
+	log := a.newOwnLog()
+	var scopes atomic.Pointer[scopeTable]
+	scopes.Store(scopesOf(tokens))
+	r.srv, err = execution.New(execution.Config{
+		Store: r.store, Runner: &launcher{app: a, dir: filepath.Join(dir, "runs"), set: profiles},
+		Scopes:       func(token string) ([]execution.Scope, bool) { return scopes.Load().of(token) },
+		Capabilities: capabilities, Name: "aep-wrap", Version: readBuildInfo().Version, Log: log,
 	})
 	if err != nil {
-		return err
+		l.Close()
+		return nil, err
 	}
-	defer srv.Close()
-	hs := &http.Server{
-		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go a.watchTokens(ctx, func() ([]collector.Token, error) { return a.runtimeTokens(&o) }, tokens,
+		func(now []collector.Token) { scopes.Store(scopesOf(now)) }, log)
+	r.http = &http.Server{
+		Handler: r.srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	if !a.cfg.Quiet {
-		scheme := "http"
-		if o.tlsCert != "" {
-			scheme = "https"
-		}
-		a.warn("the runtime serves %s://%s/aep/v1/rpc · state in %s · profiles %s", scheme, l.Addr(), tilde(dir, a.paths.home), strings.Join(profiles.names(), ", "))
+		a.warn("the runtime serves %s://%s/aep/v1/rpc · state in %s · profiles %s", scheme, r.addr, tilde(dir, a.paths.home), strings.Join(profiles.names(), ", "))
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- hs.Serve(l) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	srv.Close() // ends the streams, for which Shutdown would wait
-	wait, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return hs.Shutdown(wait)
+	go func() { r.ended <- r.http.Serve(l) }()
+	return r, nil
 }
 
-// runtimeScopes is what tokens allow: those of the file, or the user's own,
-// which has all.
-func (a *app) runtimeScopes(file string) (func(string) ([]execution.Scope, bool), error) {
-	type row struct {
-		sum    [sha256.Size]byte
-		scopes []execution.Scope
+// The patience of a runtime's end: for runs that are cancelled, then for calls
+// that are answered.
+const (
+	runsEnd  = 15 * time.Second
+	callsEnd = 5 * time.Second
+)
+
+// close takes no more calls and ends the streams. Runs go on, for the next
+// runtime to take up, unless they are to be cancelled; the store is closed
+// whole.
+func (r *runtimeServer) close() error {
+	defer r.stop()
+	var err error
+	if r.cancelRuns {
+		wait, cancel := context.WithTimeout(context.Background(), runsEnd)
+		defer cancel()
+		err = r.srv.Drain(wait)
 	}
-	var rows []row
-	if file == "" {
-		token, err := a.collectorToken()
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row{sha256.Sum256([]byte(token)), execution.Scopes})
-	} else {
-		b, err := readPrivate(a.paths.expand(file))
-		if err != nil {
-			return nil, fmt.Errorf("--tokens: %w", err)
-		}
-		for i, line := range bytes.Split(b, []byte("\n")) {
-			text, _, _ := strings.Cut(string(line), "#")
-			words := strings.Fields(text)
-			if len(words) == 0 {
-				continue
-			}
-			if len(words) != 2 {
-				return nil, fmt.Errorf("--tokens %s: line %d: want a token, a space, and its scopes, such as agent.read,run.read", file, i+1)
-			}
-			scopes, err := execution.ParseScopes(words[1])
-			if err != nil {
-				return nil, fmt.Errorf("--tokens %s: line %d: %w", file, i+1, err)
-			}
-			rows = append(rows, row{sha256.Sum256([]byte(words[0])), scopes})
-		}
-		if len(rows) == 0 {
-			return nil, fmt.Errorf("--tokens %s: it holds no token", file)
+	r.srv.Close() // ends the streams, for which Shutdown would wait
+	wait, cancel := context.WithTimeout(context.Background(), callsEnd)
+	defer cancel()
+	if herr := r.http.Shutdown(wait); herr != nil {
+		err = errors.Join(err, herr, r.http.Close())
+	}
+	return errors.Join(err, r.store.Close())
+}
+
+// runtimeTokens are the tokens of the file, or the user's own, which allows
+// everything.
+func (a *app) runtimeTokens(o *runtimeOptions) ([]collector.Token, error) {
+	if o.tokens != "" {
+		return a.readTokens(o.tokens)
+	}
+	token, err := a.collectorToken()
+	return []collector.Token{{Value: token, Scopes: strings.Join(scopeNames(), ",")}}, err
+}
+
+// scopeTable is the tokens as they are compared.
+type scopeTable []struct {
+	sum    [sha256.Size]byte
+	scopes []execution.Scope
+}
+
+func scopesOf(tokens []collector.Token) *scopeTable {
+	t := make(scopeTable, len(tokens))
+	for i, token := range tokens {
+		t[i].sum = sha256.Sum256([]byte(token.Value))
+		for name := range strings.SplitSeq(token.Scopes, ",") {
+			t[i].scopes = append(t[i].scopes, execution.Scope(name))
 		}
 	}
-	return func(token string) (scopes []execution.Scope, ok bool) {
-		sum := sha256.Sum256([]byte(token))
-		for i := range rows { // every one, in a time that says nothing of any
-			if subtle.ConstantTimeCompare(sum[:], rows[i].sum[:]) == 1 {
-				scopes, ok = rows[i].scopes, true
-			}
+	return &t
+}
+
+// of compares with every token, in a time that says nothing of any.
+func (t scopeTable) of(token string) (scopes []execution.Scope, ok bool) {
+	sum := sha256.Sum256([]byte(token))
+	for i := range t {
+		if subtle.ConstantTimeCompare(sum[:], t[i].sum[:]) == 1 {
+			scopes, ok = t[i].scopes, true
 		}
-		return scopes, ok
-	}, nil
+	}
+	return scopes, ok
 }

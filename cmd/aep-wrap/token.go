@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,14 +16,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"aep-wrap/collector"
+	"aep-wrap/execution"
 )
 
 func newTokenCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Show or renew the token of the per-user collector",
+		Short: "Show or renew your token, or make others that allow less",
 		Long: `The per-user collector asks whoever comes over TCP for a token. It is made once
-and kept in ~/.aep/token, readable by you alone.`,
+and kept in ~/.aep/token, readable by you alone. It allows everything.
+
+Tokens that allow less stand in a file, which --tokens of aep-wrap collect and of
+aep-wrap runtime names: a line has a token, a space, and what it allows with
+commas between. # begins a comment.
+
+  emit watch control          roles at a collector
+  agent.read agent.write run.read run.create run.cancel stream.subscribe
+  subject.read subject.erase subject.export memory.read memory.write tool.invoke
+                              scopes at a runtime
+  *                           all of them`,
 		Args: cobra.NoArgs,
 	}
 	var asURL bool
@@ -66,8 +78,67 @@ and kept in ~/.aep/token, readable by you alone.`,
 			return nil
 		},
 	}
-	cmd.AddCommand(show, rotate)
+	var file string
+	add := &cobra.Command{
+		Use:   "new ALLOWS",
+		Short: "Make a token for a file of tokens",
+		Example: `  aep-wrap token new watch --file tokens
+  aep-wrap token new agent.read,agent.write,run.read,run.create,stream.subscribe --file tokens`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError("token new: want what it allows, such as watch or run.read,stream.subscribe; see %s --help", cmd.Parent().CommandPath())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			token := randomToken()
+			line := token + " " + args[0] + "\n"
+			if _, err := collector.ParseTokens([]byte(line), scopeNames()...); err != nil {
+				return usageError("token new: %s", strings.TrimPrefix(err.Error(), "line 1: "))
+			}
+			if file == "" {
+				_, err := io.WriteString(a.Stdout, line)
+				return err
+			}
+			f, err := os.OpenFile(a.paths.expand(file), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteString(line)
+			if err = errors.Join(err, f.Close()); err == nil {
+				_, err = fmt.Fprintln(a.Stdout, token)
+			}
+			return err
+		},
+	}
+	add.Flags().StringVar(&file, "file", "", "add it to this `FILE`, and print the token alone")
+	cmd.AddCommand(show, rotate, add)
 	return cmd
+}
+
+// scopeNames are the scopes of the runtime, as a file of tokens has them.
+func scopeNames() (names []string) {
+	for _, s := range execution.Scopes {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// readTokens reads a file of tokens, for whichever server asks.
+func (a *app) readTokens(file string) ([]collector.Token, error) {
+	path := a.paths.expand(file)
+	text, err := readPrivate(path)
+	if err != nil {
+		return nil, fmt.Errorf("--tokens: %w", err)
+	}
+	tokens, err := collector.ParseTokens(text, scopeNames()...)
+	if err == nil && len(tokens) == 0 {
+		err = errors.New("it holds no token")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--tokens: %s: %w", path, err)
+	}
+	return tokens, nil
 }
 
 // collectorToken is the token of the per-user collector: the configured one,
@@ -123,12 +194,16 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
+func randomToken() string {
+	var b [32]byte
+	rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
 // writeToken makes a token. Without replace, one that somebody made at the
 // same time stands: all get the same.
 func writeToken(path string, replace bool) (string, error) {
-	var b [32]byte
-	rand.Read(b[:])
-	token := base64.RawURLEncoding.EncodeToString(b[:])
+	token := randomToken()
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // 0600
 	if err != nil {
 		return "", err
