@@ -154,6 +154,9 @@ func (s *Session) endRun(d *event.Draft, _ *facts) bool {
 	// A run that was cut off waits for nothing any more. One that finished may
 	// have left something in the background that still does: a step of its own.
 	cut := d.Type != "run.finished"
+	if !cut {
+		s.failRefused(d)
+	}
 	s.closeRequests(d.Time, func(r *request) bool { return r.run == d.Run && (cut || r.step == "") })
 	r, ok := s.st.open.get(d.Run)
 	if !ok {
@@ -167,6 +170,22 @@ func (s *Session) endRun(d *event.Draft, _ *facts) bool {
 		d.Fields = withDefault(d.Fields, "duration_ms", since(r.at, d.Time))
 	}
 	return true
+}
+
+// failRefused tells the outcome of the tools that were refused in a run which
+// went on and has finished. The runtime's own word for it may come later, by a
+// log that lags behind: what was refused has no other outcome.
+func (s *Session) failRefused(end *event.Draft) {
+	s.st.tools.all(func(_ string, t *tool) bool {
+		if t.refused && t.run == end.Run && t.call != "" && !t.outcome {
+			s.rule(end.Time, &event.Draft{
+				Header: event.Header{Type: "tool.failed", Subject: t.name, Time: end.Time, Severity: event.Error}, Key: t.call, Pair: t.call,
+				Fields: event.Fields{event.Meta("tool", event.Fields{event.Meta("name", t.name), event.Meta("call_id", t.call)}),
+					event.Meta("error", event.Fields{event.Meta("type", "user_rejected")})},
+			})
+		}
+		return true
+	})
 }
 
 // openRun tells the start of a run that the runtime names and whose start was
@@ -470,6 +489,9 @@ func (s *Session) answer(d *event.Draft, f *facts) bool {
 		return false
 	}
 	setCause(d, r.id)
+	if t, ok := s.st.tools.get(callKey(r.call, r.tool)); ok && r.kind == "permission" && str(d.Fields, "answer", "option") == "deny" {
+		t.refused = true
+	}
 	d.Fields = withSpec(d.Fields, r.form)
 	if f.via != "control" && !slices.Contains(s.settle, r.id) {
 		s.settle = append(s.settle, r.id)

@@ -514,6 +514,22 @@ func TestBind(t *testing.T) {
 0:7 attention.resolved (attention.requested@0:6) <- attention.requested@0:6 {"latency_ms":0,"resolution":"auto"}`,
 		},
 		{
+			name: "what was refused in a run that finished has failed, whoever tells it later",
+			batches: [][]event.Draft{{say("run.started", inRun("r1"))}, {say("tool.requested", call("Bash", "c1")), say("tool.requested", call("Bash", "c2"))},
+				{say("attention.requested", permission, pair("c1"))}, {say("attention.answered", pair("c1"), cause("cmd"), meta("via", "control"), meta("answer", event.Fields{event.Meta("option", "deny")}))},
+				{say("run.finished", inRun("r1"))}, {say("tool.failed", call("", "c1"), key("c1"))}},
+			want: `
+0:0 session.started
+0:1 run.started run=r1 <- session.started@0:0
+0:2 tool.requested (Bash) run=r1 <- run.started@0:1 {"tool":{"call_id":"c1","name":"Bash"}}
+0:3 tool.requested (Bash) run=r1 <- run.started@0:1 {"tool":{"call_id":"c2","name":"Bash"}}
+0:4 attention.requested (Bash) run=r1 <- tool.requested@0:2 notice {"kind":"permission"}
+0:5 attention.answered (attention.requested@0:4) run=r1 <- cmd {"answer":{"option":"deny"},"via":"control"}
+0:6 attention.resolved (attention.requested@0:4) run=r1 <- attention.answered@0:5 {"latency_ms":0,"resolution":"answered"}
+0:7 tool.failed (Bash) run=r1 <- tool.requested@0:2 error {"error":{"type":"user_rejected"},"tool":{"call_id":"c1","name":"Bash"}}
+0:8 run.finished run=r1 <- run.started@0:1 {"duration_ms":0}`,
+		},
+		{
 			name:    "the vendor's end closes what is open",
 			batches: [][]event.Draft{{say("run.started", inRun("r1"))}, {say("attention.requested", permission, pair("p"))}, {say("attention.requested", permission, pair("q"))}, {say("attention.answered", pair("q"), cause("cmd"), meta("via", "control"))}, {say("session.ended", meta("reason", "normal"))}, {say("session.ended", meta("reason", "killed"))}},
 			exit:    &Exit{Code: 1},

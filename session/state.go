@@ -55,6 +55,7 @@ type tool struct {
 	run, step string
 	outcome   bool // its one outcome was told
 	asked     bool // a permission was asked for it
+	refused   bool // and refused
 	twin      bool // two channels told it, one of them without the call id
 	echo      bool // both channels told its outcome
 	live      bool // bound, not read back
