@@ -211,6 +211,8 @@ type Launching struct {
 	// Words that start no session (mcp, login, update …) come back with
 	// Passthrough set.
 	Wire func(Launch, Endpoint) (Wiring, error)
+	// Dual says that Wire heeds Launch.Dual.
+	Dual bool
 }
 
 // Launch is a command about to be started.
@@ -228,6 +230,7 @@ type Launch struct {
 	Gate []string      // tools that the operator gates, patterns with *; nil is none
 
 	Attach string // the URL of a running server that the command shall join, or AttachNew; "" is none
+	Dual   bool   // what it asks shall be answerable from afar while its own dialog stays usable, at the price of another way to run it
 
 	// ReadFile reads a user's file (settings that must be merged). It is the
 	// only outside thing that Wire may ask for.

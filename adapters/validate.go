@@ -56,13 +56,15 @@ func Validate(a Adapter) error {
 	}
 	if v := a.Server; v != nil {
 		switch {
-		case !strings.HasPrefix(v.Events, "/") || v.Quiet <= 0 || v.Item == nil:
-			bad("Server needs Events (a path), Quiet and Item")
+		case v.Item == nil:
+			bad("Server needs Item")
+		case v.Hello == nil && !v.Lines && (!strings.HasPrefix(v.Events, "/") || v.Quiet <= 0):
+			bad("Server needs Events (a path) and Quiet, or Hello, or Lines")
 		case (v.Asked == nil) != (v.Answer == nil) || v.Answer != nil && a.Asks == nil:
 			bad("Server: Asked, Answer and Asks need each other: what is asked has an id, and an answer is a request")
 		}
 		for _, q := range v.Known {
-			if !strings.HasPrefix(q.Path, "/") || q.Read == nil {
+			if q.Path == "" || v.Hello == nil && !strings.HasPrefix(q.Path, "/") || q.Read == nil {
 				bad("Server: a query of Known needs a path and Read")
 			}
 		}

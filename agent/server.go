@@ -66,9 +66,12 @@ type Server struct {
 	answers sync.WaitGroup
 	heard   chan struct{} // something came
 
+	calls calls // of one that speaks JSON-RPC
+
 	// The following goroutine's own.
 	seen  []string
 	asked map[string]bool
+	part  map[string]string // session → the one that it is a part of
 }
 
 // errGivenUp is what no second try would mend.
@@ -80,7 +83,7 @@ func FollowServer(c ServerConfig) (*Server, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	base, err := url.Parse(c.At.URL)
-	if err != nil || base.Host == "" {
+	if !c.Serving.Lines && (err != nil || base.Host == "") {
 		return nil, fmt.Errorf("the server's address is no URL: it must look like http://127.0.0.1:4096")
 	}
 	if base.User != nil {
@@ -88,7 +91,7 @@ func FollowServer(c ServerConfig) (*Server, error) {
 		c.At.Password, _ = base.User.Password()
 		base.User = nil
 	}
-	s := &Server{cfg: c, base: base, done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1), asked: map[string]bool{}}
+	s := &Server{cfg: c, base: base, done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1), asked: map[string]bool{}, part: map[string]string{}}
 	s.client = &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, ResponseHeaderTimeout: serverPatience},
 		// An address that the server sends us on to is not the one that we were
@@ -154,6 +157,12 @@ func (s *Server) run() {
 
 // stream follows the stream once.
 func (s *Server) stream() error {
+	switch {
+	case s.cfg.Serving.Lines:
+		return s.lines()
+	case s.cfg.Serving.Hello != nil:
+		return s.socket()
+	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	res, err := s.do(ctx, adapters.Request{Method: http.MethodGet, Path: s.cfg.Serving.Events}, "text/event-stream")
@@ -205,13 +214,14 @@ func (s *Server) take(size int, read func() []adapters.Moment) {
 }
 
 func (s *Server) moment(m adapters.Moment, size int) {
+	if of := s.part[m.Session]; of != "" {
+		m.Session = of
+	}
 	if m.Session != "" {
 		s.remember(m.Session)
 	}
 	if s.cfg.Beside != nil && s.cfg.Beside() {
 		m.Channel = adapters.ServerBeside
-		s.cfg.Road.Observe(m, size)
-		return
 	}
 	v := s.cfg.Serving
 	if v.Asked == nil || s.cfg.At.Settled {
@@ -264,7 +274,9 @@ func (s *Server) await(hold *control.Hold, m adapters.Moment) {
 		hold.Undelivered()
 		return
 	}
-	hold.Applied()
+	if !s.cfg.Serving.Tells {
+		hold.Applied()
+	}
 }
 
 func (s *Server) remember(session string) {
@@ -326,6 +338,12 @@ func (s *Server) query(ctx context.Context, path string) (body any, size int, er
 
 // Request asks the server to do something.
 func (s *Server) Request(ctx context.Context, r adapters.Request) error {
+	switch {
+	case s.cfg.Serving.Lines:
+		return s.write(r.Body)
+	case s.cfg.Serving.Hello != nil:
+		return s.requestByCall(ctx, r)
+	}
 	res, err := s.do(ctx, r, "application/json")
 	if err != nil {
 		return err

@@ -51,6 +51,17 @@ screen_reader_detection_done = true
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
 				"run.started", "tool.requested", "attention.requested", "attention.resolved", "tool.failed", "run.cancelled",
 				"run.started", "run.cancelled", "session.ended"}},
+			{name: "dual: answered and commanded from afar", remote: true, wrap: []string{"--dual"}, play: fromAfar, check: checkBy("control"), want: []string{
+				"session.started",
+				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
+				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.finished",
+				"run.started", "run.cancelled", "session.ended"},
+				shows: map[string]string{"answerable": "with --dual: allow and deny, beside its own dialog", "cancel": "with --dual: by its server's interrupt"}},
+			{name: "dual: answered at the screen", remote: true, wrap: []string{"--dual"}, play: atTheScreen("Would you like to run", "y", "\x1b", "run.cancelled"), check: checkBy("user", "user"), want: []string{
+				"session.started",
+				"run.started", "tool.requested", "attention.requested", "attention.resolved", "tool.completed", "run.finished",
+				"run.started", "tool.requested", "attention.requested", "attention.resolved", "tool.failed", "run.cancelled",
+				"run.started", "run.cancelled", "session.ended"}},
 			{name: "instructed from afar", remote: true, wrap: []string{"--allow", "instruct"}, play: instructed, want: []string{
 				"session.started", "run.started", "run.finished", "run.started", "run.finished", "session.ended"},
 				shows: map[string]string{"instruct": "with the next prompt, or around a tool"}},

@@ -25,23 +25,37 @@ func Adapter() adapters.Adapter {
 		Command:    []string{"codex"},
 		Pinned:     "0.171.0",
 		Doc:        doc,
-		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
+		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire, Dual: true},
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       hook.LogsAt("transcript_path", "agent_transcript_path"),
 		Reading:    reading,
-		Asks:       hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
+		Asks:       waits,
 		Reply:      Reply,
 		Instruct:   hook.Told("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
 		Cancel:     Cancel,
+		Server:     server,
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, rollout, stream, alone)
+var mapMoment, terms = hook.Merge(hooks, rollout, stream, alone, asks)
 
-// Reply is what a held PermissionRequest, or a gated PreToolUse, hears back. A
-// gate can refuse; what it lets pass is Codex's to decide.
+var hooksWait = hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}})
+
+// waits: a held hook locks the dialog, a request of the app server's does not.
+func waits(m adapters.Moment) adapters.Ask {
+	if asked(m) != "" {
+		return adapters.Ask{Held: true, Both: true}
+	}
+	return hooksWait(m)
+}
+
+// Reply is what a held PermissionRequest, a gated PreToolUse, or the app server
+// hears back. A gate can refuse; what it lets pass is Codex's to decide.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {
+	if r := answer(m, a); r != nil {
+		return r.Body
+	}
 	switch m.Name {
 	case "PermissionRequest":
 		return hook.Decision(a)
@@ -51,12 +65,16 @@ func Reply(m adapters.Moment, a adapters.Answer) []byte {
 	return nil
 }
 
-// Cancel interrupts a turn: before the screen by Esc, or by ^C, of which one
-// interrupts and a second would quit; "codex exec" by SIGINT, which its
-// launcher passes on.
+// Cancel interrupts a turn: by its server, where there is one; before the
+// screen by Esc, or by ^C, of which one interrupts and a second would quit;
+// "codex exec" by SIGINT, which its launcher passes on.
 func Cancel(t adapters.Target) []adapters.Act {
 	if t.TTY {
-		return []adapters.Act{{Keys: "\x1b", Patience: 3 * time.Second}, {Keys: "\x03", Patience: 3 * time.Second}}
+		acts := []adapters.Act{{Keys: "\x1b", Patience: 3 * time.Second}, {Keys: "\x03", Patience: 3 * time.Second}}
+		if token(t.Session) && token(t.Run) {
+			acts = append([]adapters.Act{interrupt(t)}, acts...)
+		}
+		return acts
 	}
 	return []adapters.Act{{Signal: "INT", Patience: 5 * time.Second}}
 }

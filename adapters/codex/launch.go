@@ -47,10 +47,21 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		}
 		return out, nil
 	}
+	wants := l.Dual
+	l.Dual = false
 	out.Args = append(append(slices.Clone(l.Args[:at]), flags(l, e)...), l.Args[at:]...)
 	if e.Socket != "" {
 		out.SetEnv = map[string]string{"AEP_HOOK_SOCKET": e.Socket}
 	}
+	if !wants {
+		return out, nil
+	}
+	if why := noDual(l, e, words); why != "" {
+		out.Notes = append(out.Notes, "codex: "+why+": --dual changes nothing")
+		return out, nil
+	}
+	l.Dual = true
+	dual(&out, l, e, words, at)
 	return out, nil
 }
 
@@ -154,7 +165,7 @@ func (h hooked) waits(l adapters.Launch) hooked {
 func flags(l adapters.Launch, e adapters.Endpoint) (out []string) {
 	var trusted []string
 	for _, h := range installed {
-		if h.onRequest && !l.Wants(h.name) {
+		if h.onRequest && !l.Wants(h.name) || l.Dual && h.name == "PermissionRequest" { // its server asks us
 			continue
 		}
 		h = h.waits(l)

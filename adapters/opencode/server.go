@@ -175,7 +175,7 @@ func asks(m adapters.Moment) adapters.Ask {
 func asked(m adapters.Moment) string {
 	name, props := read(m)
 	id, _ := props["id"].(string)
-	if name != "permission.asked" && name != "question.asked" || !token(id) {
+	if m.Channel == adapters.ServerBeside || name != "permission.asked" && name != "question.asked" || !token(id) {
 		return ""
 	}
 	return id

@@ -36,6 +36,7 @@ type config struct {
 	Listen     string // host:port of the per-user collector, or off
 	Adapter    string
 	Attach     string // URL of a server that the agent joins
+	Dual       bool
 	Agent      string
 	Notify     string      // where people are called, by the per-user collector
 	NotifyAt   event.Level // how much they are told
@@ -95,6 +96,8 @@ var settings = []setting{
 		apply: func(c *config, v string) error { c.Adapter = v; return nil }},
 	{name: "attach", arg: "URL", usage: "have the agent join this running server of its kind (opencode, kilo), or new: one of ours",
 		apply: func(c *config, v string) (err error) { c.Attach, err = parseAttach(v); return }},
+	{name: "dual", usage: "let a question of the agent's be answered both in its own dialog and from afar, where that needs another way to run it (codex, qwen)",
+		apply: func(c *config, v string) (err error) { c.Dual, err = parseSwitch(v); return }},
 	{name: "agent", arg: "NAME", usage: "the agent name that events carry (default: the adapter's)",
 		apply: func(c *config, v string) (err error) { c.Agent, err = parseAgent(v); return }},
 	{name: "hold", arg: "DUR", usage: "how long a question of the agent's waits for an answer from afar; 0 takes none (default: an hour where its own dialog stays usable, else 8s)",

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,12 +35,17 @@ type serverSide struct {
 // offerServer gives the adapter of a runtime that is a server what it needs to
 // have it within our reach.
 func (l *launch) offerServer(seen *adapters.Launch, end *adapters.Endpoint) {
-	seen.Attach = l.app.cfg.Attach
-	if l.adapter.Server == nil {
+	seen.Attach, seen.Dual = l.app.cfg.Attach, l.app.cfg.Dual
+	if ad := l.adapter; seen.Dual && (ad.Launch == nil || !ad.Launch.Dual) {
+		l.say(fmt.Sprintf("--dual changes nothing for %s", ad.Title))
+	}
+	if v := l.adapter.Server; v == nil || v.Events == "" {
 		if seen.Attach != "" {
 			l.say(fmt.Sprintf("--attach %s: %s has no server to join", seen.Attach, l.adapter.Title))
 		}
-		return
+		if !seen.Dual || v == nil {
+			return
+		}
 	}
 	end.Secret = l.secret
 	var err error
@@ -58,10 +65,13 @@ func (l *launch) startServer(spec *agent.Spec) error {
 	if at.Start != nil {
 		server := *spec
 		server.Args = at.Start
+		server.Env = slices.DeleteFunc(slices.Clone(spec.Env), func(kv string) bool {
+			name, _, _ := strings.Cut(kv, "=")
+			return slices.Contains(at.Hide, name)
+		})
 		b, err := agent.StartBacking(server)
 		if err != nil {
-			l.trouble("%v; %s starts without it, and nothing of it is seen", err, l.adapter.Title)
-			spec.Args = l.args
+			l.without(spec, err)
 			return nil
 		}
 		l.served.backing = b
@@ -95,10 +105,20 @@ func (l *launch) startServer(spec *agent.Spec) error {
 	case <-time.After(backingPatience):
 		err = fmt.Errorf("it was not there after %s", backingPatience)
 	}
-	l.trouble("the server for %s: %v; it starts without one, and nothing of it is seen", l.adapter.Title, err)
 	l.closeServer()
-	spec.Args = l.args
+	l.without(spec, fmt.Errorf("the server for it: %w", err))
 	return nil
+}
+
+// without starts the command without the server of ours that did not come up.
+func (l *launch) without(spec *agent.Spec, why error) {
+	what := "and nothing of it is seen"
+	if spec.Args = l.wiring.Server.Else; spec.Args != nil {
+		what = "as without --dual"
+	} else {
+		spec.Args = l.args
+	}
+	l.trouble("%s: %v; it starts without one, %s", l.adapter.Title, why, what)
 }
 
 // serverStarted makes a server of ours a part of the agent.
