@@ -584,14 +584,25 @@ func (d *watched) open(now time.Time) error {
 			return err
 		}
 	}
+	watched := jsonl.IsWatched(log.Path())
+	if err := jsonl.MarkWatched(log.Path()); err != nil {
+		d.note.Warn("a session that is watched may be taken for one whose wrapper died", "session", d.session, "err", err)
+	}
 	d.w.mu.Lock()
 	d.take(log)
 	d.w.mu.Unlock()
-	if anew && d.control != nil {
-		// What an earlier watch had accepted for the model went with it.
-		if lost := d.control.Recover(d.session); len(lost) > 0 {
-			return d.put(entry{at: now, drafts: lost})
-		}
+	var owed []event.Draft
+	if anew && !watched { // what a wrapper that died held is over
+		owed = d.sess.Recover(now)
+	}
+	if anew && d.control != nil { // what was accepted for the model went with who had it
+		owed = append(owed, d.sess.Bind(now, d.control.Recover(d.session))...)
+	}
+	if err := d.tell(owed, nil); err != nil {
+		d.forget()
+		d.close()
+		d.sess = nil
+		return err
 	}
 	return nil
 }
@@ -665,7 +676,12 @@ func (d *watched) put(e entry) error {
 		bound = append(bound, d.again(e)...)
 		e.hold = nil
 	}
-	d.seal(bound, e.hold)
+	return d.tell(bound, e.hold)
+}
+
+// tell seals and writes what was bound.
+func (d *watched) tell(bound []event.Draft, hold *control.Hold) error {
+	d.seal(bound, hold)
 	if len(d.items) == 0 {
 		return nil
 	}

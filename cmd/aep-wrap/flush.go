@@ -37,8 +37,8 @@ func newFlushCmd(a *app) *cobra.Command {
 the collector never took in. The next start takes care of both by itself, in the
 background; flush does it now, and waits.
 
-A session that a living wrapper owns is left alone: that one sends its events. A
-log goes to the collectors that its wrapper sent to; --collector says which of
+A session that a living wrapper owns is left alone: that one sends its events.
+One that was only watched is sent, and given no end: nobody saw it. A log goes to the collectors that its wrapper sent to; --collector says which of
 them is meant now.
 
 The exit code is 0 when nothing is left to send, and 1 when something is.`,
@@ -323,6 +323,9 @@ func (o *left) open() []string {
 	slices.SortFunc(found, func(a, b candidate) int { return b.at.Compare(a.at) })
 	var out []string
 	for _, c := range found[:min(len(found), maxLeft)] {
+		if jsonl.IsWatched(c.path) {
+			continue // of its end we know nothing
+		}
 		if _, h, _, ok, err := jsonl.Last(c.path, leftTail); err == nil && ok && !over(h.Type) {
 			out = append(out, c.path)
 		}
@@ -361,7 +364,7 @@ func (o *left) closeOne(ctx context.Context, path string) (int, error) {
 	if err := h.readOn(ctx, path, log.Size()); err != nil {
 		return 0, err
 	}
-	if over(h.last.Type) {
+	if over(h.last.Type) || jsonl.IsWatched(path) {
 		return 0, nil // meanwhile
 	}
 	host, _ := sourceHost(h.last.Source)

@@ -7,6 +7,7 @@
 // Files beside a log, of the same name but for the end:
 //
 //	{session}.jsonl       the log, append only, mode 0600
+//	{session}.watched     its last owner only watched the session, and cannot say that it ended
 //	{session}.lock        held with flock by the session's one owner, with its pid
 //	{session}.{sink}.pos  how far a sink has taken the log in
 //	{session}.{sink}.sending  held by who sends the log on for an owner that died

@@ -82,6 +82,9 @@ func Open(root, agent, session string) (*Log, error) {
 	for deadline := time.Now().Add(ownPatience); ; time.Sleep(20 * time.Millisecond) {
 		l, err := OpenPath(path)
 		if owned := (*ErrOwned)(nil); !errors.As(err, &owned) || time.Now().After(deadline) {
+			if err == nil {
+				_ = os.Remove(beside(path, ".watched"))
+			}
 			return l, err
 		}
 		if !asked {
@@ -98,6 +101,22 @@ func Open(root, agent, session string) (*Log, error) {
 func Wanted(path string) bool {
 	fi, err := os.Lstat(beside(path, ".want"))
 	return err == nil && time.Since(fi.ModTime()) < 2*ownPatience
+}
+
+// MarkWatched notes of a log that its owner only watches the session: nobody
+// can say that it ended because that owner is gone. It holds until Open.
+func MarkWatched(path string) error {
+	f, err := os.OpenFile(beside(path, ".watched"), os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// IsWatched says whether a log is so marked.
+func IsWatched(path string) bool {
+	_, err := os.Lstat(beside(path, ".watched"))
+	return err == nil
 }
 
 // OpenPath is Open for a log that was found by its path, for whoever does not
