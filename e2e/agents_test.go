@@ -42,6 +42,7 @@ type agentCase struct {
 	first   func(s *stage) // what a person answers before that; nil is nothing
 	exit    string         // what a person types to leave
 	owns    []string       // files of the user's that the agent itself writes anew, bare too
+	logs    string         // the folder of its session logs, where it writes which hooks it ran
 	either  bool           // its request may come before its tool or after it: taken as after
 	scenes  []scene
 	missing []string // what cannot be seen or done, for docs/agents.md
@@ -247,6 +248,13 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 	w.env = a.env(w)
 	before := w.snapshot()
 	s := &stage{world: w}
+	t.Cleanup(func() {
+		for _, f := range w.logFiles() {
+			if b, err := os.ReadFile(f); err == nil && t.Failed() {
+				t.Logf("%s:\n%s", f, b)
+			}
+		}
+	})
 	stop := func() {}
 	if sc.remote {
 		stop = w.collect()
@@ -295,7 +303,7 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 		})
 	}
 	stop()
-	w.untouched(before, a.owns)
+	w.untouched(before, a)
 	w.nobodyLeft()
 	events := w.events()
 	got := slices.DeleteFunc(types(events), func(typ string) bool { return event.Category(typ) == "control" })
@@ -315,11 +323,11 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 
 // untouched fails where a run changed a file that was there before, or left
 // one that speaks of us.
-func (w *world) untouched(before map[string]string, owns []string) {
+func (w *world) untouched(before map[string]string, a agentCase) {
 	w.t.Helper()
 	after := w.snapshot()
 	own := func(name string) bool {
-		return slices.ContainsFunc(owns, func(o string) bool { return name == o || strings.HasSuffix(o, "/") && strings.HasPrefix(name, o) })
+		return slices.ContainsFunc(a.owns, func(o string) bool { return name == o || strings.HasSuffix(o, "/") && strings.HasPrefix(name, o) })
 	}
 	for name, content := range before {
 		if after[name] != content && !own(name) {
@@ -330,6 +338,9 @@ func (w *world) untouched(before map[string]string, owns []string) {
 		if strings.HasPrefix(name, ".aep/") || own(name) {
 			continue
 		}
+		if a.logs != "" && strings.HasPrefix(name, a.logs) {
+			content = hookRan.ReplaceAllString(content, "")
+		}
 		if at := ours.FindStringIndex(content); at != nil {
 			w.t.Errorf("%s speaks of us: %q", name, content[max(at[0]-60, 0):min(at[1]+60, len(content))])
 		}
@@ -339,6 +350,10 @@ func (w *world) untouched(before map[string]string, owns []string) {
 // ours is what the wrapper puts into a launch: the helper's command, the
 // address of the hooks.
 var ours = regexp.MustCompile(`aep-hook|AEP_HOOK_SOCKET|/hook/[0-9a-f]{48}`)
+
+// hookRan is how a session log names a hook of ours that was run: by an
+// address that died with the launch.
+var hookRan = regexp.MustCompile(`"command":"http://127\.0\.0\.1:\d+/hook/[0-9a-f]{48}/[a-z-]+/[A-Za-z]+"`)
 
 // nobodyLeft waits until no process of the world's is there any more: each has
 // its home in its environment.
