@@ -48,20 +48,35 @@ type Observer interface {
 
 // HookConfig says what a HookServer serves.
 type HookConfig struct {
-	Adapter  string // the one adapter whose hooks are taken
-	Dir      string // a directory of our own (0700) for the socket
-	Observer Observer
+	Adapter  string   // the one adapter whose hooks are taken
+	Dir      string   // a directory of our own (0700) for the socket
+	Observer Observer // takes them, and whatever cannot be read
 	Log      *slog.Logger
+
+	// Place is where agents find us that others started; nil is a place for one
+	// launch. Serves gives, there, who takes the hooks of an adapter, and nil for
+	// one that nobody knows.
+	Place  *HookPlace
+	Serves func(adapter string) Observer
 }
 
-// HookServer is where a launched runtime reports to: HTTP on loopback under a
-// secret path made for this launch, and a unix socket of mode 0600 for the
-// helper. It answers every request at once, with no decision, unless the
+// HookPlace is a place that stays from one start to the next. What is empty
+// is not served.
+type HookPlace struct {
+	Listen string // an address on loopback
+	Secret string // the word in the path of its URLs
+	Socket string // path of the unix socket
+	Group  int    // a group whose users reach the socket; negative is none
+}
+
+// HookServer is where a runtime reports to: HTTP on loopback under a secret
+// path, and a unix socket of mode 0600 for the helper; both are made for one
+// launch, or stand at a place that agents were told of. It answers every request at once, with no decision, unless the
 // observer has the runtime wait for one, and it never answers with an error
 // that a runtime could take for one.
 type HookServer struct {
 	cfg      HookConfig
-	secret   string
+	secret   atomic.Pointer[string]
 	http     *http.Server
 	httpAddr string
 	socket   string
@@ -79,10 +94,25 @@ func ServeHooks(c HookConfig) (*HookServer, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &HookServer{cfg: c, secret: NewSecret(), slots: make(chan struct{}, maxConns)}
+	if c.Place == nil {
+		c.Place = &HookPlace{Listen: "127.0.0.1:0", Secret: NewSecret(), Socket: filepath.Join(c.Dir, "hook.sock"), Group: -1}
+	}
+	if c.Serves == nil {
+		c.Serves = func(adapter string) Observer {
+			if adapter != c.Adapter {
+				return nil
+			}
+			return c.Observer
+		}
+	}
+	h := &HookServer{cfg: c, slots: make(chan struct{}, maxConns)}
+	h.SetSecret(c.Place.Secret)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h, errors.Join(h.listenHTTP(), h.listenUnix())
 }
+
+// SetSecret changes the word that requests by HTTP must know.
+func (h *HookServer) SetSecret(word string) { h.secret.Store(&word) }
 
 // NewSecret is a word that nobody can guess.
 func NewSecret() string {
@@ -95,8 +125,8 @@ func NewSecret() string {
 // leaves its fields empty.
 func (h *HookServer) Endpoint(e *adapters.Endpoint) {
 	if h.httpAddr != "" {
-		e.HookURL = "http://" + h.httpAddr + "/hook/" + h.secret
-		e.OTLPURL = "http://" + h.httpAddr + "/otlp/" + h.secret
+		e.HookURL = "http://" + h.httpAddr + "/hook/" + *h.secret.Load()
+		e.OTLPURL = "http://" + h.httpAddr + "/otlp/" + *h.secret.Load()
 	}
 	e.Socket = h.socket
 }
@@ -124,7 +154,11 @@ func (h *HookServer) Close(ctx context.Context) {
 // ---- HTTP
 
 func (h *HookServer) listenHTTP() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	at := h.cfg.Place.Listen
+	if at == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return fmt.Errorf("no port on loopback for http hooks: %w", err)
 	}
@@ -132,7 +166,9 @@ func (h *HookServer) listenHTTP() error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hook/{secret}/{adapter}", h.hook)
 	mux.HandleFunc("POST /hook/{secret}/{adapter}/{event}", h.hook)
-	mux.HandleFunc("POST /otlp/{secret}/v1/{signal}", h.otlp)
+	if h.cfg.Adapter != "" { // its path does not say whose it is
+		mux.HandleFunc("POST /otlp/{secret}/v1/{signal}", h.otlp)
+	}
 	h.http = &http.Server{
 		Handler:           h.guard(mux),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -153,7 +189,7 @@ func (h *HookServer) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		secret, _, _ := strings.Cut(rest, "/")
-		known := subtle.ConstantTimeCompare([]byte(secret), []byte(h.secret)) == 1
+		known := subtle.ConstantTimeCompare([]byte(secret), []byte(*h.secret.Load())) == 1
 		local := r.Host == h.httpAddr || r.Host == "localhost:"+port
 		if !known || !local || r.Header.Get("Origin") != "" {
 			http.NotFound(w, r)
@@ -269,8 +305,9 @@ func (h *HookServer) read(in io.Reader, done func([]byte) bool) (raw []byte, rea
 
 // take makes a payload a moment and hands it on.
 func (h *HookServer) take(adapter, name string, raw []byte, reason string) *Held {
-	if adapter != h.cfg.Adapter {
-		reason = "unknown_adapter"
+	observer := h.cfg.Serves(adapter)
+	if observer == nil {
+		observer, reason = h.cfg.Observer, "unknown_adapter"
 	}
 	var payload map[string]any
 	if reason == "" && len(bytes.TrimSpace(raw)) > 0 {
@@ -280,24 +317,24 @@ func (h *HookServer) take(adapter, name string, raw []byte, reason string) *Held
 		}
 	}
 	if reason != "" {
-		h.cfg.Observer.Refuse(Refusal{Channel: adapters.Hook, Name: name, Reason: reason, Bytes: len(raw)})
+		observer.Refuse(Refusal{Channel: adapters.Hook, Name: name, Reason: reason, Bytes: len(raw)})
 		return nil
 	}
 	if name == "" {
 		name, _ = payload["hook_event_name"].(string)
 	}
 	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: time.Now()}
-	return h.cfg.Observer.Hook(m, len(raw))
+	return observer.Hook(m, len(raw))
 }
 
 // ---- the unix socket
 
 func (h *HookServer) listenUnix() error {
-	path := filepath.Join(h.cfg.Dir, "hook.sock")
-	l, err := net.Listen("unix", path)
-	if err == nil {
-		err = os.Chmod(path, 0o600) // the directory is 0700 already
+	path := h.cfg.Place.Socket
+	if path == "" {
+		return nil
 	}
+	l, err := bindSocket(path, h.cfg.Place.Group)
 	if err != nil {
 		return fmt.Errorf("no socket for command hooks: %w", err)
 	}
@@ -335,9 +372,37 @@ func (h *HookServer) listenUnix() error {
 	return nil
 }
 
-// helper serves one run of the hook helper.
+// bindSocket listens at path, where nobody else does: what a crash left there
+// is removed.
+func bindSocket(path string, group int) (net.Listener, error) {
+	if fi, err := os.Lstat(path); err == nil && fi.Mode().Type() == os.ModeSocket {
+		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("%s: somebody listens there already", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	mode := os.FileMode(0o600)
+	if group >= 0 {
+		mode, err = 0o660, os.Lchown(path, -1, group)
+	}
+	if err = errors.Join(err, os.Chmod(path, mode)); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// helper serves one run of the hook helper. Whom the group lets in, the
+// socket's mode has let in.
 func (h *HookServer) helper(c *net.UnixConn) {
-	if uid, err := peerUID(c); err != nil || uid != os.Getuid() {
+	if uid, err := peerUID(c); h.cfg.Place.Group < 0 && (err != nil || uid != os.Getuid()) {
 		h.cfg.Log.Warn("a helper of another user was turned away", "uid", uid, "err", err)
 		return
 	}

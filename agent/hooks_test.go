@@ -172,7 +172,7 @@ func TestHookLarge(t *testing.T) {
 // Whoever does not know the secret, or comes from a web page, sees nothing.
 func TestHookGuard(t *testing.T) {
 	h, e, w := startHooks(t, nil)
-	other := strings.Replace(e.HookURL, h.secret, NewSecret(), 1)
+	other := strings.Replace(e.HookURL, *h.secret.Load(), NewSecret(), 1)
 	for name, tt := range map[string]struct {
 		url    string
 		method string
@@ -189,7 +189,7 @@ func TestHookGuard(t *testing.T) {
 		"a page":         {url: e.HookURL + "/claude-code/E", header: map[string]string{"Origin": "https://evil.example"}, want: 404},
 		"a rebound name": {url: e.HookURL + "/claude-code/E", host: "evil.example", want: 404},
 		"GET":            {url: e.HookURL + "/claude-code/E", method: "GET", want: 405},
-		"otlp secret":    {url: strings.Replace(e.OTLPURL, h.secret, "x", 1) + "/v1/logs", want: 404},
+		"otlp secret":    {url: strings.Replace(e.OTLPURL, *h.secret.Load(), "x", 1) + "/v1/logs", want: 404},
 	} {
 		t.Run(name, func(t *testing.T) {
 			method := tt.method

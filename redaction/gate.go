@@ -3,9 +3,11 @@ package redaction
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"aep-wrap/event"
 )
@@ -41,8 +43,11 @@ const MaxText = 256 << 10
 // applied. It is safe for use by several goroutines.
 type Gate struct {
 	policy Policy
-	pipe   *Pipeline
+	pipe   atomic.Pointer[Pipeline]
 	pool   sync.Pool
+
+	mu   sync.Mutex
+	hits map[string]int64 // by rule
 }
 
 // NewGate makes a gate; a nil pipeline is one without options.
@@ -50,9 +55,34 @@ func NewGate(p Policy, pipe *Pipeline) *Gate {
 	if pipe == nil {
 		pipe = defaultPipeline
 	}
-	g := &Gate{policy: p, pipe: pipe}
-	g.pool.New = func() any { return &seal{h: hider{p: pipe}, clean: map[string]bool{}} }
+	g := &Gate{policy: p, hits: map[string]int64{}}
+	g.pipe.Store(pipe)
+	g.pool.New = func() any { return &seal{h: hider{p: g.pipe.Load(), counts: true}, clean: map[string]bool{}} }
 	return g
+}
+
+// Use has the events from now on go through another pipeline: one that knows
+// other secrets.
+func (g *Gate) Use(pipe *Pipeline) { g.pipe.Store(pipe) }
+
+// Redactions gives how often each rule hid something in the sealed events, by
+// the rule's ID: those of every rule, hit or not.
+func (g *Gate) Redactions() map[string]int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := maps.Clone(g.hits)
+	for _, r := range Rules() {
+		out[r.ID] += 0
+	}
+	return out
+}
+
+func (g *Gate) count(hits []*Rule) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range hits {
+		g.hits[r.ID]++
+	}
 }
 
 // seal is one event in the making.
@@ -81,6 +111,10 @@ func (g *Gate) Seal(d *event.Draft) (event.Event, error) {
 	}
 	s := g.pool.Get().(*seal)
 	defer g.pool.Put(s)
+	if pipe := g.pipe.Load(); s.h.p != pipe {
+		s.h.p = pipe
+		clear(s.clean)
+	}
 	s.d, s.ceiling, s.second = d, g.policy.Level(d.Type), false
 	s.h.found, s.h.know = s.h.found[:0], nil
 	e := event.Event{Header: d.Header}
@@ -88,7 +122,12 @@ func (g *Gate) Seal(d *event.Draft) (event.Event, error) {
 	if len(s.h.found) > 0 {
 		s.second = true
 		e.Ext = d.Ext
+		s.h.hits = s.h.hits[:0]
 		s.run(&e)
+	}
+	if len(s.h.hits) > 0 {
+		g.count(s.h.hits)
+		s.h.hits = nil
 	}
 	s.d = nil
 	clear(s.h.found)

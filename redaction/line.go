@@ -27,7 +27,7 @@ func (g *Gate) Line(line []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gate: another sender's event: %w", err)
 	}
-	after, found := g.pipe.ExplainValue(before)
+	after, found := g.pipe.Load().ExplainValue(before)
 	if len(found) == 0 {
 		return line, nil
 	}

@@ -27,6 +27,8 @@ type app struct {
 	cfg config
 	// paths are where this user's files lie.
 	paths paths
+	// tokens is the collector's token where it may change; nil is that of cfg.
+	tokens *liveToken
 }
 
 // newApp is the app of the process itself.

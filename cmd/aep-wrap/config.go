@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
 
+	"aep-wrap/agent/follow"
 	"aep-wrap/collector"
 	"aep-wrap/event"
 )
@@ -47,9 +49,23 @@ type config struct {
 	// The road back.
 	Hold        time.Duration // negative is the adapter's own window
 	Gate        []string      // tools, patterns with *
+	GateRule    string        // a file of agent.Terms
 	Allow, Deny []string      // verbs
 	AnswerAfter time.Duration
 	Senders     []string
+
+	// What serve serves.
+	Watch           []string
+	Hooks           []string
+	Archive         string
+	From            string
+	HookListen      string // on loopback, or ""
+	HookSocket      string
+	HookSocketGroup string
+	HookSecretFile  string
+	HealthListen    string // or off
+	Drain           time.Duration
+	Runtime         runtimeOptions // its listen is "" where there is none
 }
 
 // off is the Listen that starts and joins no collector.
@@ -66,17 +82,24 @@ type setting struct {
 	def   string
 	list  bool // may be given several times
 	apply func(c *config, v string) error
+
+	serve    bool   // it is a flag of serve alone; in the file it may stand for all
+	variable string // the environment variable, where it is not named after the flag
+	secret   bool   // its value is shown to nobody
 }
 
 // env is the setting's environment variable.
 func (s setting) env() string {
+	if s.variable != "" {
+		return s.variable
+	}
 	return "AEP_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }
 
 var settings = []setting{
 	{name: "collector", arg: "URL", usage: "send events to this AEP collector instead of the per-user one",
 		apply: func(c *config, v string) (err error) { c.Collector, err = parseCollector(v); return }},
-	{name: "token", arg: "TOKEN", usage: "bearer token of the collector; a --token-file keeps it out of process lists",
+	{name: "token", arg: "TOKEN", secret: true, usage: "bearer token of the collector; a --token-file keeps it out of process lists",
 		apply: func(c *config, v string) (err error) { c.Token, err = parseToken(v); return }},
 	{name: "token-file", arg: "FILE", usage: "file that holds the bearer token",
 		apply: func(c *config, v string) error { c.TokenFile = v; return nil }},
@@ -104,6 +127,8 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.Hold, err = parseHold(v); return }},
 	{name: "gate", arg: "TOOLS", usage: "tools for which somebody must be asked, patterns with * and commas between them", list: true,
 		apply: func(c *config, v string) error { c.Gate = append(c.Gate, splitList(v)...); return nil }},
+	{name: "gate-rule", arg: "FILE", usage: "which tools may be used and how many calls a run may make, as JSON: {\"tools\": [NAME], \"calls\": {NAME: N}}; decided here, at once, and the file may change meanwhile",
+		apply: func(c *config, v string) error { c.GateRule = v; return nil }},
 	{name: "allow", arg: "VERB", usage: "a command that is accepted from afar beyond the usual: instruct", list: true,
 		apply: func(c *config, v string) error { c.Allow = append(c.Allow, splitList(v)...); return nil }},
 	{name: "deny", arg: "VERB", usage: "a command that is not accepted: respond, cancel, pause, resume, instruct, or *", list: true,
@@ -112,7 +137,7 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.AnswerAfter, err = parseWait(v); return }},
 	{name: "senders", arg: "NAME", usage: "accept commands only of senders by this agent name", list: true,
 		apply: func(c *config, v string) error { c.Senders = append(c.Senders, splitList(v)...); return nil }},
-	{name: "notify", arg: "URL", usage: "call people when an agent asks something: ntfy://HOST/TOPIC, or the https:// address of a webhook; heard by the collector, when it starts",
+	{name: "notify", arg: "URL", secret: true, usage: "call people when an agent asks something: ntfy://HOST/TOPIC, or the https:// address of a webhook; heard by the collector, when it starts",
 		apply: func(c *config, v string) (err error) { c.Notify, err = v, collector.ParseNotify(v); return }},
 	{name: "notify-capture", arg: "LEVEL", usage: "how much a notification says: none, metadata, or redacted, with the question itself", def: "metadata",
 		apply: func(c *config, v string) (err error) { c.NotifyAt, err = parseNotifyLevel(v); return }},
@@ -122,6 +147,35 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.JSON, err = parseSwitch(v); return }},
 	{name: "quiet", usage: "print nothing but the agent's own output",
 		apply: func(c *config, v string) (err error) { c.Quiet, err = parseSwitch(v); return }},
+
+	{name: "watch", arg: "PATH", serve: true, list: true, usage: "a session log, or a directory of them with all below it, that serve follows",
+		apply: func(c *config, v string) error { c.Watch = append(c.Watch, v); return nil }},
+	{name: "hooks", arg: "DIR", serve: true, list: true, variable: "AEP_HOOK_DIRS", usage: "a directory from which serve takes hooks, made where it is not there",
+		apply: func(c *config, v string) error { c.Hooks = append(c.Hooks, v); return nil }},
+	{name: "archive", arg: "DIR", serve: true, usage: "keep the files of hooks that serve took in this directory instead of deleting them",
+		apply: func(c *config, v string) error { c.Archive = v; return nil }},
+	{name: "from", arg: "WHERE", serve: true, def: string(follow.Saved), usage: "where serve begins in session logs: saved (where it ended; what it never followed, from its start), start, or now",
+		apply: func(c *config, v string) (err error) { c.From, err = parseFrom(v); return }},
+	{name: "hook-listen", arg: "ADDR", serve: true, usage: "a loopback address at which serve takes hooks by HTTP, such as 127.0.0.1:9465",
+		apply: func(c *config, v string) (err error) { c.HookListen, err = parseLoopback(v); return }},
+	{name: "hook-socket", arg: "PATH", serve: true, usage: "a unix socket at which serve takes hooks from aep-hook",
+		apply: func(c *config, v string) error { c.HookSocket = v; return nil }},
+	{name: "hook-socket-group", arg: "GROUP", serve: true, usage: "a group, by name or number, whose users reach --hook-socket too",
+		apply: func(c *config, v string) (err error) { c.HookSocketGroup, err = v, checkGroup(v); return }},
+	{name: "hook-secret-file", arg: "FILE", serve: true, def: "~/.aep/hook-secret", usage: "file of the secret in the path of --hook-listen's URL, made where it is not there",
+		apply: func(c *config, v string) error { c.HookSecretFile = v; return nil }},
+	{name: "health-listen", arg: "ADDR|off", serve: true, def: "127.0.0.1:9464", usage: "where serve tells of itself: /healthz, /readyz and /metrics",
+		apply: func(c *config, v string) (err error) { c.HealthListen, err = parseListen(v); return }},
+	{name: "drain", arg: "DUR", serve: true, def: "10s", usage: "how long serve, told to end, goes on sending what is left",
+		apply: func(c *config, v string) (err error) { c.Drain, err = parseWait(v); return }},
+	{name: "runtime-listen", arg: "ADDR", serve: true, usage: "where serve serves the Agent Execution Protocol too (see aep-wrap runtime)",
+		apply: func(c *config, v string) (err error) { c.Runtime.listen, err = parseLoopback(v); return }},
+	{name: "runtime-profile", arg: "FILE", serve: true, usage: "file of the commands that its agents run",
+		apply: func(c *config, v string) error { c.Runtime.profiles = v; return nil }},
+	{name: "runtime-tokens", arg: "FILE", serve: true, usage: "file of its tokens and what each allows; read again when it changes",
+		apply: func(c *config, v string) error { c.Runtime.tokens = v; return nil }},
+	{name: "runtime-dir", arg: "DIR", serve: true, usage: "where it keeps agents, runs, their logs and files (default ~/.aep/runtime)",
+		apply: func(c *config, v string) error { c.Runtime.dir = v; return nil }},
 }
 
 // given is a setting's flag: the words as they were typed, checked later.
@@ -144,9 +198,13 @@ func (g *given) Set(v string) error {
 	return nil
 }
 
-// addSettings makes every setting a flag of fs.
-func addSettings(fs *pflag.FlagSet) {
+// addSettings makes the settings flags of fs: those of every command, or
+// those of serve.
+func addSettings(fs *pflag.FlagSet, serve bool) {
 	for _, s := range settings {
+		if s.serve != serve {
+			continue
+		}
 		usage := s.usage
 		if s.def != "" {
 			usage += " (default " + s.def + ")"
@@ -177,38 +235,67 @@ func (s source) of(i int) string {
 // the first of them that has it. An empty environment variable counts as not
 // set. The first bad value is an error that says what to write instead.
 func loadConfig(fs *pflag.FlagSet, getenv func(string) string, p paths) (config, error) {
-	file, err := readConfigFile(p.config())
-	if err != nil {
-		return config{}, err
-	}
-	c := config{Hold: -1}
-	for _, s := range settings {
-		from := s.find(fs, getenv, file)
-		for i, v := range from.values {
-			if err := s.apply(&c, v); err != nil {
-				return config{}, usageError("%s: %w", from.of(i), err)
-			}
-		}
-	}
-	if c.TokenFile != "" && c.Token == "" {
-		b, err := os.ReadFile(p.expand(c.TokenFile))
-		if err == nil {
-			c.Token, err = parseToken(strings.TrimSpace(string(b)))
-		}
-		if err != nil {
-			return config{}, usageError("--token-file: %w", err)
-		}
-	}
-	c.LogDir = p.expand(c.LogDir)
-	if c.LogDir, err = filepath.Abs(c.LogDir); err != nil {
-		return config{}, usageError("--log-dir: %w: write an absolute path", err)
+	c, _, errs := loadSettings(fs, getenv, p, false)
+	if len(errs) > 0 {
+		return config{}, usageError("%w", errs[0])
 	}
 	return c, nil
 }
 
+// loadSettings is loadConfig that goes on after an error, and says where each
+// setting was found. With all, those that the command has no flag for count
+// too.
+func loadSettings(fs *pflag.FlagSet, getenv func(string) string, p paths, all bool) (config, map[string]source, []error) {
+	file, errs := readConfigFile(p.config(), p.configGiven())
+	c := config{Hold: -1}
+	found := map[string]source{}
+	for _, s := range settings {
+		if !all && !s.isFlagOf(fs) {
+			continue
+		}
+		from := s.find(fs, getenv, file)
+		found[s.name] = from
+		for i, v := range from.values {
+			if err := s.apply(&c, v); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", from.of(i), err))
+			}
+		}
+	}
+	var err error
+	if c.TokenFile != "" && c.Token == "" {
+		if c.Token, err = readTokenFile(p.expand(c.TokenFile)); err != nil {
+			errs = append(errs, fmt.Errorf("--token-file: %w", err))
+		}
+	}
+	c.LogDir = p.expand(c.LogDir)
+	if c.LogDir, err = filepath.Abs(c.LogDir); err != nil {
+		errs = append(errs, fmt.Errorf("--log-dir: %w: write an absolute path", err))
+	}
+	return c, found, errs
+}
+
+func readTokenFile(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	return parseToken(strings.TrimSpace(string(b)))
+}
+
+// isFlagOf says whether a command has the setting: another's flag may have its
+// name.
+func (s setting) isFlagOf(fs *pflag.FlagSet) bool {
+	f := fs.Lookup(s.name)
+	if f == nil {
+		return false
+	}
+	_, ok := f.Value.(*given)
+	return ok
+}
+
 func (s setting) find(fs *pflag.FlagSet, getenv func(string) string, file map[string]source) source {
-	if f := fs.Lookup(s.name); f != nil && f.Changed {
-		return source{where: "--" + s.name, values: f.Value.(*given).values}
+	if s.isFlagOf(fs) && fs.Changed(s.name) {
+		return source{where: "--" + s.name, values: fs.Lookup(s.name).Value.(*given).values}
 	}
 	if v := getenv(s.env()); v != "" {
 		if s.list {
@@ -235,55 +322,60 @@ func splitList(v string) []string {
 	return out
 }
 
-// readConfigFile reads the YAML file into the settings it names. A file that
-// is not there is empty; an unknown key is an error, with its line.
-func readConfigFile(path string) (map[string]source, error) {
+// readConfigFile reads the YAML file into the settings it names, and says all
+// that is wrong with it. A file that is not there is empty, unless somebody
+// named it; an unknown key is an error, with its line.
+func readConfigFile(path string, named bool) (map[string]source, []error) {
 	if path == "" {
 		return nil, nil
 	}
 	fi, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil, nil
 	}
 	if err == nil && !fi.Mode().IsRegular() {
 		// A pipe would be waited for, and an agent with it.
-		return nil, usageError("%s is not a regular file: remove it, or put the configuration there", path)
+		return nil, []error{fmt.Errorf("%s is not a regular file: remove it, or put the configuration there", path)}
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usageError("configuration: %w", err)
+		return nil, []error{fmt.Errorf("configuration: %w", err)}
 	}
 	doc, err := parser.ParseBytes(raw, 0)
 	if err != nil {
-		return nil, usageError("%s: not YAML: %s", path, firstLine(err))
+		return nil, []error{fmt.Errorf("%s: not YAML: %s", path, firstLine(err))}
 	}
 	found := map[string]source{}
+	var errs []error
 	for _, d := range doc.Docs {
 		if d.Body == nil {
 			continue
 		}
 		rows, err := mappingRows(d.Body)
 		if err != nil {
-			return nil, usageError("%s:%d: %w", path, line(d.Body), err)
+			errs = append(errs, fmt.Errorf("%s:%d: %w", path, line(d.Body), err))
 		}
 		for _, row := range rows {
 			key := row.Key.GetToken().Value
 			where := fmt.Sprintf("%s:%d: %s", path, row.Key.GetToken().Position.Line, key)
 			i := slices.IndexFunc(settings, func(s setting) bool { return s.name == key })
 			if i < 0 {
-				return nil, usageError("%s: no such key; the keys are %s", where, settingNames())
+				errs = append(errs, fmt.Errorf("%s: no such key; the keys are %s", where, settingNames()))
+				continue
 			}
 			if _, twice := found[key]; twice {
-				return nil, usageError("%s: given twice", where)
+				errs = append(errs, fmt.Errorf("%s: given twice", where))
+				continue
 			}
 			values, lines, err := fileValues(settings[i], row.Value)
 			if err != nil {
-				return nil, usageError("%s: %w", where, err)
+				errs = append(errs, fmt.Errorf("%s: %w", where, err))
+				continue
 			}
 			found[key] = source{where, values, lines}
 		}
 	}
-	return found, nil
+	return found, errs
 }
 
 func line(n ast.Node) int { return n.GetToken().Position.Line }
@@ -467,6 +559,42 @@ func parseListen(v string) (string, error) {
 		return "", fmt.Errorf("%q: want HOST:PORT, such as 127.0.0.1:8787, or off", v)
 	}
 	return v, nil
+}
+
+func parseFrom(v string) (string, error) {
+	switch f := follow.From(v); f {
+	case follow.Saved, follow.Start, follow.Now:
+		return v, nil
+	}
+	return "", fmt.Errorf("%q: want saved, start or now", v)
+}
+
+// parseLoopback reads an address that only this machine reaches.
+func parseLoopback(v string) (string, error) {
+	if v == off {
+		return "", nil
+	}
+	if _, err := parseListen(v); err != nil || !loopback(v) {
+		return "", fmt.Errorf("%q: want a loopback address, such as 127.0.0.1:9465", v)
+	}
+	return v, nil
+}
+
+// groupID is a group's number, of its name or itself.
+func groupID(v string) (int, error) {
+	if n, err := strconv.Atoi(v); err == nil && n >= 0 {
+		return n, nil
+	}
+	g, err := user.LookupGroup(v)
+	if err != nil {
+		return 0, fmt.Errorf("%q: want a group that is known here, or its number", v)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+func checkGroup(v string) error {
+	_, err := groupID(v)
+	return err
 }
 
 // loopback says whether only this machine reaches an address.

@@ -27,6 +27,8 @@ type sink struct {
 	name   string        // of the saved positions
 	target post.Config   // the same collector by POST
 	logged func() bool   // a log holds everything that was offered
+	// patience is how long the end waits for a collector that takes events in.
+	patience time.Duration
 	stop   func()        // ends what start started
 	done   chan struct{} // closed when it has ended
 
@@ -72,7 +74,7 @@ func (l *launch) makeSink() error {
 // newSocketSink makes a sink to the configured collector; c says who sends, and
 // what is done with commands.
 func (a *app) newSocketSink(c ws.Config, note func(string)) (*sink, error) {
-	s := &sink{name: a.sinkName(), target: a.postConfig(c.Log, note), done: make(chan struct{})}
+	s := &sink{name: a.sinkName(), target: a.postConfig(c.Log, note), done: make(chan struct{}), patience: flushTime}
 	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Pace: pace, SaveEvery: saveEvery, Log: c.Log})
 	c.URL, c.Token, c.Client, c.MinWait = s.target.URL, s.target.Token, s.target.Client, s.target.MinWait
 	c.Instance, c.Fallback = instance(), s.fallback
@@ -92,6 +94,7 @@ func (a *app) postConfig(log *slog.Logger, note func(string)) post.Config {
 	} else {
 		c.Client = e.client()
 	}
+	c.Client = a.tokens.over(c.Client)
 	return c
 }
 
@@ -173,7 +176,7 @@ func (s *sink) failed() (tries int64, down bool) {
 func (s *sink) Flush(ctx context.Context) error {
 	if s.logged() {
 		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, max(flushTime-s.Waiting(), lastWord))
+		ctx, cancel = context.WithTimeout(ctx, max(s.patience-s.Waiting(), lastWord))
 		defer cancel()
 		before, _ := s.failed()
 		go func() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -19,6 +20,7 @@ type paths struct {
 	home string // the user's home, "" when unknown
 	aep  string // the state directory
 	note string // one line, when aep is not in the home
+	file string // the configuration that --config or AEP_CONFIG names
 
 	// alone says that aep is this process's own: nobody else finds it, so no
 	// collector can be shared.
@@ -81,7 +83,11 @@ func reason(err error) error {
 	return err
 }
 
-func (p paths) config() string { return filepath.Join(p.aep, "config.yaml") }
+func (p paths) config() string { return cmp.Or(p.file, filepath.Join(p.aep, "config.yaml")) }
+
+// configGiven says whether somebody named the file.
+func (p paths) configGiven() bool { return p.file != "" }
+
 func (p paths) token() string  { return filepath.Join(p.aep, "token") }
 func (p paths) run() string    { return filepath.Join(p.aep, "run") }
 func (p paths) ownLog() string { return filepath.Join(p.aep, "aep-wrap.log") }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,7 +44,8 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetIn(a.Stdin)
-	addSettings(root.PersistentFlags())
+	addSettings(root.PersistentFlags(), false)
+	root.PersistentFlags().String("config", "", "the configuration `FILE` (default ~/.aep/config.yaml) [AEP_CONFIG]")
 	completeSettings(root)
 	root.Flags().SetInterspersed(false)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -104,6 +106,9 @@ func (a *app) configure(cmd *cobra.Command) error {
 	if a.switchedOff() && (!cmd.HasParent() || cmd.Name() == "run") {
 		return nil
 	}
+	if f := cmd.Flags().Lookup("config"); f != nil {
+		a.paths.file = cmp.Or(f.Value.String(), a.Getenv("AEP_CONFIG"))
+	}
 	for c := cmd; c != nil; c = c.Parent() {
 		if _, ok := c.Annotations[noConfig]; ok || c.Name() == "completion" || strings.HasPrefix(c.Name(), "__complete") || c.Name() == "help" {
 			return nil
@@ -150,6 +155,9 @@ func commands(a *app) []*cobra.Command {
 		newHookCmd(a),
 		newWatchCmd(a),
 		newHookDirScriptCmd(a),
+		newServeCmd(a),
+		newHookConfigCmd(a),
+		newConfigCmd(a),
 		newUnpackCmd(a),
 		newPsCmd(a),
 		newPendingCmd(a),

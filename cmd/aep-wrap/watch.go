@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +39,10 @@ logs with all below it, or a hook directory (see aep-wrap hook-dir-script).
 Whose a log is, its path and its first record tell; --adapter says it where they
 do not. A layout or a version that is not known is told loudly, here and as an
 event of agent aep-wrap, session watch.
+
+A hook whose agent waits for an answer is held for one from afar, as in a wrapped
+launch: --hold, --gate, --allow and --deny say what may be answered, and aep-wrap
+respond does it.
 
 Events carry the times and the ids of what they tell: a log that is read again,
 by whomever, tells nothing new, and how far each log was read is kept beside the
@@ -76,6 +82,8 @@ type watchOptions struct {
 	once    bool
 	hooks   []string
 	archive string
+	hears   bool          // hooks come from elsewhere too
+	flush   time.Duration // how long the end waits for what is left to be sent
 }
 
 // watched is what aep-wrap watch --once tells.
@@ -137,6 +145,12 @@ type watching struct {
 	store *follow.Store
 	logs  *follow.Follower // nil where no logs are watched
 	dirs  []*agent.HookDir
+	gate  *redaction.Gate
+	paths []string // of the logs
+	from  follow.From
+
+	candidates []adapters.Adapter
+	patience   time.Duration // of the end
 }
 
 // newWatching makes a watch. Nothing is read or sent before run.
@@ -153,13 +167,14 @@ func (a *app) newWatching(o watchOptions) (*watching, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watching{app: a, once: o.once, log: a.newOwnLog(), say: a.warnUnlessQuiet}
-	if w.out, err = a.newWatchSinks(w, candidates, len(hooks) > 0 && !o.once); err != nil {
+	w := &watching{app: a, once: o.once, log: a.newOwnLog(), say: a.warnUnlessQuiet, candidates: candidates, paths: logs, from: from,
+		patience: cmp.Or(o.flush, flushTime), gate: redaction.NewGate(a.policy(), a.watchPipeline(&a.cfg))}
+	if w.out, err = a.newWatchSinks(w, candidates, (len(hooks) > 0 || o.hears) && !o.once); err != nil {
 		return nil, err
 	}
 	w.hub = agent.NewWatch(agent.WatchConfig{
 		Adapters: candidates, Agent: a.cfg.Agent, Host: hostname(), Traceparent: a.Getenv("TRACEPARENT"),
-		LogDir: a.cfg.LogDir, Gate: redaction.NewGate(a.policy(), a.watchPipeline()), Sinks: w.out.sinks(), Log: w.log, Say: w.say,
+		LogDir: a.cfg.LogDir, Gate: w.gate, Sinks: w.out.sinks(), Log: w.log, Say: w.say,
 		Accepts: w.out.accepts, Policy: a.cfg.policyOfAnswers(), Patience: a.cfg.patience(), Reachable: w.out.reachable,
 	})
 	if w.store, err = follow.OpenStore(filepath.Join(a.cfg.LogDir, ".watch", "cursors")); err != nil {
@@ -193,6 +208,22 @@ func (w *watching) run(ctx context.Context) error {
 		work.Go(func() { errs[len(w.dirs)] = w.logs.Run(ctx) })
 	}
 	work.Wait()
+	return errors.Join(errs...)
+}
+
+// catchUp takes in what was written since run ended.
+func (w *watching) catchUp(ctx context.Context) error {
+	var errs []error
+	for _, d := range w.dirs {
+		errs = append(errs, d.Run(ctx, true))
+	}
+	if w.logs != nil && w.from != follow.Now {
+		last, err := follow.New(follow.Config{Paths: w.paths, From: follow.Saved, Once: true, Store: w.store, Handler: w.hub, Log: w.log, Say: w.say})
+		if err != nil {
+			return err
+		}
+		errs = append(errs, last.Run(ctx))
+	}
 	return errors.Join(errs...)
 }
 
@@ -262,10 +293,10 @@ func (a *app) watchPaths(o watchOptions) (logs, hooks []string, err error) {
 
 // watchPipeline hides what is secret here. What is secret where the agent runs
 // is known by its looks alone.
-func (a *app) watchPipeline() *redaction.Pipeline {
-	secrets := redaction.ChildSecrets(a.agentEnv(), a.cfg.SecretEnv)
-	if a.cfg.Token != "" {
-		secrets = append(secrets, redaction.Secret{Name: "AEP_TOKEN", Value: a.cfg.Token})
+func (a *app) watchPipeline(c *config) *redaction.Pipeline {
+	secrets := redaction.ChildSecrets(a.agentEnv(), c.SecretEnv)
+	if c.Token != "" {
+		secrets = append(secrets, redaction.Secret{Name: "AEP_TOKEN", Value: c.Token})
 	}
-	return redaction.NewPipeline(redaction.Options{Home: a.paths.home, NoPII: a.cfg.NoPII, Secrets: secrets})
+	return redaction.NewPipeline(redaction.Options{Home: a.paths.home, NoPII: c.NoPII, Secrets: secrets})
 }

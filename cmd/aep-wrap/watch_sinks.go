@@ -112,7 +112,7 @@ func (s *watchSinks) dial(name string, takes []string, ads []adapters.Adapter) *
 		s.w.say(err.Error())
 		return nil
 	}
-	x.sink.logged = func() bool { return true }
+	x.sink.logged, x.sink.patience = func() bool { return true }, s.w.patience
 	x.sink.start()
 	return x
 }

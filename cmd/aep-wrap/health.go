@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"aep-wrap/queue/post"
+	"aep-wrap/queue/ws"
+)
+
+// stalled is how long the loop of serve may take for one turn.
+const stalled = 30 * time.Second
+
+// health tells others how serve is: a supervisor, and who gathers metrics.
+type health struct {
+	addr string
+	http *http.Server
+}
+
+// listenHealth serves at addr until close.
+func (s *serving) listenHealth(addr string) (*health, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; another address, or off: --health-listen", addr, reason(err))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	h := &health{addr: l.Addr().String(), http: &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+	}}
+	go func() { _ = h.http.Serve(l) }() // it ends by close
+	return h, nil
+}
+
+func (h *health) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if h.http.Shutdown(ctx) != nil {
+		_ = h.http.Close()
+	}
+}
+
+// healthz says whether the process lives and its loops turn.
+func (s *serving) healthz(w http.ResponseWriter, _ *http.Request) {
+	since := time.Since(time.UnixMilli(s.turned.Load()))
+	if since > stalled && !s.draining.Load() {
+		tellHealth(w, http.StatusServiceUnavailable, map[string]any{"status": "stalled", "since_ms": since.Milliseconds()})
+		return
+	}
+	tellHealth(w, http.StatusOK, map[string]any{"status": "ok"})
+}
+
+// readiness is how serve stands. A collector that cannot be reached is told,
+// and is no reason not to be ready: the log keeps what it does not take, and an
+// agent is not to wait for it.
+type readiness struct {
+	Status    string                    `json:"status"`
+	LogDir    string                    `json:"log_dir"`
+	Sessions  int                       `json:"sessions"`
+	Holds     int                       `json:"holds"`
+	Collector map[string]collectorState `json:"collector,omitempty"` // by the way that events take
+}
+
+// collectorState is how a way to the collector stands.
+type collectorState struct {
+	State string `json:"state"`
+	Word  string `json:"word,omitempty"`
+	Since string `json:"since"`
+}
+
+func (s *serving) readyz(w http.ResponseWriter, _ *http.Request) {
+	st := s.hub.Stats()
+	r := readiness{Status: "ready", LogDir: "ok", Sessions: st.Live, Holds: st.Held, Collector: s.out.states()}
+	code := http.StatusOK
+	if err := unix.Access(s.app.cfg.LogDir, unix.W_OK|unix.X_OK); err != nil {
+		r.Status, r.LogDir, code = "not ready", reason(err).Error(), http.StatusServiceUnavailable
+	}
+	if s.draining.Load() {
+		r.Status, code = "draining", http.StatusServiceUnavailable
+	}
+	tellHealth(w, code, r)
+}
+
+func tellHealth(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // whoever asked has gone
+}
+
+// states are how the ways to the collector stand.
+func (s *watchSinks) states() map[string]collectorState {
+	if s.post == nil {
+		return nil
+	}
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	p := s.post.Stats()
+	out := map[string]collectorState{"post": {string(p.State), p.Word, at(p.Since)}}
+	if p.State == post.Idle && p.Attempts == 0 {
+		delete(out, "post") // nothing was sent by it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, x := range s.socket {
+		if x == nil {
+			continue
+		}
+		st := x.socket.Stats()
+		if st.State == ws.Connected {
+			st.Word = ""
+		}
+		out[name] = collectorState{string(st.State), st.Word, at(st.Since)}
+	}
+	return out
+}
