@@ -21,6 +21,7 @@ type office struct {
 	now   func() time.Time
 
 	events, failed, unlogged atomic.Int64
+	counters
 }
 
 // desk is where what one session tells is sealed and written: into its log
@@ -35,6 +36,7 @@ type desk struct {
 	log     *jsonl.Log  // nil keeps none
 	asked   time.Time   // when the sinks were asked for losses last
 	ended   atomic.Bool // its end was told
+	verb    string      // of the command that was recorded last
 
 	// Sealed, and not yet written.
 	items   []outgoing
@@ -82,6 +84,10 @@ func (d *desk) recall(replay func(func([]byte) error) error, each func(*event.Ev
 // record puts a command's line into the log, as far as the log's ceiling lets
 // it: the log alone then says who commanded what.
 func (d *desk) record(line []byte) {
+	d.verb = "other"
+	if e, err := event.Parse(line); err == nil {
+		d.verb = verbOf(e.Type)
+	}
 	line, err := d.gate.Line(line)
 	if err != nil {
 		d.note.Warn("a command could not be put into the log", "session", d.session, "err", err)
@@ -126,6 +132,7 @@ func (d *desk) seal(drafts []event.Draft, hold *control.Hold) {
 		if e.Type == "session.ended" {
 			d.ended.Store(true)
 		}
+		d.sealed(&e, &drafts[i], d.verb)
 		line := e.AppendJSON(nil)
 		if d.control != nil {
 			if hold != nil && e.Type == "attention.requested" && !opened {

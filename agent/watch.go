@@ -304,6 +304,9 @@ func (w *Watch) Take(f *follow.File, records []follow.Record) (told int, again t
 	defer w.work.Unlock()
 	r := f.Data.(*reading)
 	now := w.cfg.Now()
+	if r.adapter != nil && len(records) > 0 {
+		w.heard(r.adapter.Name, adapters.Log, now)
+	}
 	var sheets []sheet
 	add := func(i int, agent, name string, d event.Draft) {
 		if n := len(sheets); n == 0 || sheets[n-1].agent != agent || sheets[n-1].session != name {
@@ -461,11 +464,12 @@ func (w *Watch) repeats(r *reading, d *event.Draft) bool {
 
 func (w *Watch) refuse(r *reading, place, reason string, bytes int) []event.Draft {
 	n := w.stats.refused.Add(1)
+	w.counters.refused(adapters.Log, reason)
 	w.cfg.Log.Warn("record refused", "place", place, "reason", reason, "bytes", bytes, "count", n)
 	if !r.known {
 		return nil
 	}
-	return []event.Draft{{Header: event.Header{Type: "x.aep-wrap.input.refused", Severity: event.Warning, Time: r.clock}, Key: "log " + place,
+	return []event.Draft{{Header: event.Header{Type: inputRefused, Severity: event.Warning, Time: r.clock}, Key: "log " + place,
 		Fields: event.Fields{event.Meta("channel", string(adapters.Log)), event.Meta("reason", reason), event.Meta("bytes", int64(bytes))}}}
 }
 
@@ -820,5 +824,11 @@ func (w *Watch) Tell(typ string, at time.Time, name string, data event.Fields) b
 	w.work.Lock()
 	defer w.work.Unlock()
 	d := event.Draft{Header: event.Header{Type: typ, Severity: event.Warning, Time: at}, Key: name, Fields: data}
-	return w.write(w.session(nil, own, watchSession), entry{at: w.cfg.Now(), drafts: []event.Draft{d}}) == nil
+	if w.write(w.session(nil, own, watchSession), entry{at: w.cfg.Now(), drafts: []event.Draft{d}}) != nil {
+		return false
+	}
+	if typ == inputRefused {
+		w.refused(adapters.Channel(data.Str("channel")), data.Str("reason"))
+	}
+	return true
 }

@@ -53,6 +53,7 @@ func (w *Watch) target(d *watched) *control.Dispatcher {
 func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (taken bool, held *Held) {
 	x, agent := w.answering(a), cmp.Or(w.cfg.Agent, a.Name)
 	hears := m.Held
+	w.heard(a.Name, m.Channel, w.cfg.Now())
 	window := w.window(x, agent, &m)
 	drafts, err := x.drafts(m)
 	if err != nil {

@@ -113,6 +113,8 @@ type hider struct {
 	know  map[string]bool
 	limit int // the longest string of free text, 0: any
 
+	counts   bool // hits counts what was hidden
+	hits     []*Rule
 	explain  bool
 	path     []string
 	findings []Finding
@@ -120,6 +122,11 @@ type hider struct {
 
 // told notes what was hidden of the string at the path of now.
 func (h *hider) told(spans []span) {
+	if h.counts {
+		for _, sp := range spans {
+			h.hits = append(h.hits, sp.rule)
+		}
+	}
 	if !h.explain {
 		return
 	}
@@ -207,6 +214,7 @@ func (h *hider) long(s string) string {
 			}
 		}
 	}
+	h.told(spans)
 	out := render(s, spans)
 	if len(out) <= h.limit && len(s) == size {
 		return out
