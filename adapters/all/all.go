@@ -17,6 +17,7 @@ import (
 	"aep-wrap/adapters/kilo"
 	"aep-wrap/adapters/kimi"
 	"aep-wrap/adapters/opencode"
+	"aep-wrap/adapters/pi"
 	"aep-wrap/adapters/qwen"
 )
 
@@ -32,6 +33,7 @@ func List() []adapters.Adapter {
 		opencode.Adapter(),
 		kilo.Adapter(),
 		copilot.Adapter(),
+		pi.Adapter(),
 		acp.Adapter(),
 		aeprpc.Adapter(),
 		demo.Adapter(),
