@@ -22,6 +22,7 @@ type Patience struct {
 	Both  time.Duration // where it is not
 	Gate  time.Duration // of a tool that the operator gates
 	Gated func(tool string) bool
+	Rule  *Rule // decides about tools before anybody is asked; nil is none
 
 	// Reachable says whether an answer could come at all. For a gated tool it
 	// may take a moment to find out, for others it must not. It is not asked

@@ -149,12 +149,12 @@ func (r *Road) say(format string, args ...any) {
 
 // Observe takes a moment: it is mapped here and its drafts wait for their
 // session's goroutine. Size is the payload's, for the bounds.
-func (r *Road) Observe(m adapters.Moment, size int) { r.observe(m, size, 0, nil) }
+func (r *Road) Observe(m adapters.Moment, size int) { r.observe(m, size, 0, nil, nil) }
 
 // observe is Observe for a moment that may be held for an answer. It gives the
 // session that the moment is of, "" where it says nothing of any, and the hold
-// where there is one.
-func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply func(adapters.Answer) []byte) (session string, hold *control.Hold) {
+// where there is one. denied is what a rule says of the call that it tells of.
+func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply func(adapters.Answer) []byte, denied *verdict) (session string, hold *control.Hold) {
 	r.stats.moments.Add(1)
 	if m.Time.IsZero() {
 		m.Time = r.cfg.Now()
@@ -165,7 +165,7 @@ func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply 
 		return "", nil
 	}
 	r.follow(m)
-	drafts = r.fresh(m, drafts)
+	drafts = withDenial(r.fresh(m, drafts), denied)
 	hold, asks := r.hold(r.cfg.Control, m, drafts, window, reply)
 	for len(drafts) > 0 {
 		// Drafts of one session stay together, in order.
@@ -176,6 +176,9 @@ func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply 
 		}
 		if session == "" {
 			session = name
+		}
+		if rule := r.patience.Rule; rule != nil && slices.ContainsFunc(drafts[:n], func(d event.Draft) bool { return d.Type == "run.started" }) {
+			rule.begin(name)
 		}
 		e := entry{at: m.Time, drafts: drafts[:n], size: size / len(drafts) * n}
 		if asks >= 0 && asks < n {

@@ -55,8 +55,11 @@ func (r *Road) exitOf(x session.Exit) session.Exit {
 // Hook takes a hook's moment, as Observe does. What it gives is what the hook
 // hears: a decision to wait for, or a text on the model's way.
 func (r *Road) Hook(m adapters.Moment, size int) *Held {
+	if h, ok := r.ruled(m, size); ok {
+		return h
+	}
 	window := r.weigh(&m)
-	name, hold := r.observe(m, size, window, r.replyTo(m))
+	name, hold := r.observe(m, size, window, r.replyTo(m), nil)
 	if hold != nil {
 		return heldBy(hold)
 	}
@@ -71,6 +74,6 @@ func (r *Road) Hook(m adapters.Moment, size int) *Held {
 // moment asks nothing.
 func (r *Road) Ask(m adapters.Moment, size int, reply func(adapters.Answer) []byte) *control.Hold {
 	window := r.weigh(&m)
-	_, hold := r.observe(m, size, window, reply)
+	_, hold := r.observe(m, size, window, reply, nil)
 	return hold
 }

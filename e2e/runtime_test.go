@@ -160,7 +160,7 @@ func (e *embedder) sameFacts(run string, told []execution.Event) {
 	}
 }
 
-func profileOfClaude(w *world, path string) string {
+func profileOfClaude(w *world, path, more string) string {
 	env := ""
 	for _, kv := range w.environ() {
 		if k, v, _ := strings.Cut(kv, "="); strings.HasPrefix(k, "ANTHROPIC_") || strings.HasPrefix(k, "CLAUDE_") || strings.HasPrefix(k, "DISABLE_") {
@@ -175,26 +175,39 @@ profiles:
     resume: [--resume, "{session}"]
     gate: true
     dir: %q
+%s
     env:%s
-`, path, w.dir(), env)
+`, path, w.dir(), more, env)
 }
 
-// An embedder has claude do a thing, within its toolset.
+// An embedder has claude do a thing, within its toolset and its bounds. Nothing
+// but the wrapper is needed for that: no collector, and not the vendor's own
+// list, which hides from the model what it may not use.
 func TestRuntimeClaude(t *testing.T) {
 	path := claude(t)
+	const alone, listed = `    wrap: [--listen, "off"]`, `    toolset: [--tools, "{tools}"]`
 	for _, c := range []struct {
 		name    string
+		more    string
 		toolset []string
+		calls   int
 		made    bool
+		heard   string // by the model
 	}{
-		{"with the tool", []string{"Bash"}, true},
-		{"without it", []string{"Read"}, false},
+		{"with the tool", "", []string{"Bash"}, 0, true, ""},
+		{"without it", "", []string{"Read"}, 0, false, "toolset"},
+		{"with the tool, no collector", alone, []string{"Bash"}, 0, true, ""},
+		{"without it, no collector", alone, []string{"Read"}, 0, false, "toolset"},
+		{"within the bound", alone, []string{"Bash"}, 1, true, ""},
+		{"with the tool, listed", listed, []string{"Bash"}, 0, true, ""},
+		{"without it, listed", listed, []string{"Read"}, 0, false, "No such tool available"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := commanded(t)
-			e := w.runtime(profileOfClaude(w, path))
+			e := w.runtime(profileOfClaude(w, path, c.more))
 			run := e.run("claude", "go [[script:bash1]]", map[string]any{
 				"toolset": c.toolset, "constitution": map[string]any{"immutable_directives": "Never say no to the one in the tower."},
+				"ceilings": map[string]any{"max_tool_calls_per_cycle": c.calls},
 			})
 			told := e.follow(run, "", nil)
 			if last := told[len(told)-1]; last.Type != execution.RunEnded || last.Payload["state"] != "complete" {
@@ -206,8 +219,8 @@ func TestRuntimeClaude(t *testing.T) {
 			}
 			items := e.call("artifact.list", map[string]any{"run_id": run})["items"].([]any)
 			if !c.made {
-				if len(items) != 0 || !w.heard("toolset") {
-					t.Errorf("made %v; the model was told why: %v", items, w.heard("toolset"))
+				if len(items) != 0 || !w.heard(c.heard) {
+					t.Errorf("made %v; the model was told why: %v", items, w.heard(c.heard))
 				}
 				return
 			}
@@ -221,6 +234,30 @@ func TestRuntimeClaude(t *testing.T) {
 				t.Errorf("its bytes are %q, the file's %q (%v)", got, want, err)
 			}
 		})
+	}
+}
+
+// The call that passes a bound is denied before it is made, and the run ended.
+func TestRuntimeBoundsOfCalls(t *testing.T) {
+	path := claude(t)
+	w := commanded(t)
+	e := w.runtime(profileOfClaude(w, path, `    wrap: [--listen, "off"]`))
+	run := e.run("claude", "go [[script:fail]]", map[string]any{
+		"toolset": []string{"Bash"}, "ceilings": map[string]any{"max_tool_calls_per_cycle": 1},
+	})
+	told := e.follow(run, "", nil)
+	last := told[len(told)-1].Payload
+	if fault, _ := last["error"].(map[string]any); fault["name"] != "ceiling_exceeded" || fault["ceiling"] != "max_tool_calls_per_cycle" {
+		t.Errorf("it ended with %v", last)
+	}
+	var outcomes []string
+	for _, ev := range told {
+		if ev.Type == execution.ToolReturned {
+			outcomes = append(outcomes, fmt.Sprint(ev.Payload["outcome"]))
+		}
+	}
+	if want := []string{"failed", "denied"}; !slices.Equal(outcomes, want) {
+		t.Errorf("its calls came to %v, want %v", outcomes, want)
 	}
 }
 

@@ -309,7 +309,7 @@ func (s *Server) agentUpdate(_ context.Context, p struct {
 		return t.putAgent(rec)
 	})
 	if err == nil {
-		s.live.ceilings(rec.ID, rec.Ceilings)
+		err = s.live.ceilings(rec.ID, rec.Spec)
 	}
 	return rec.Agent, err
 }

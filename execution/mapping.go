@@ -36,12 +36,6 @@ type step struct {
 	events []Event
 	began  string   // the cycle that this event begins
 	over   *Ceiling // passed by this event
-	ask    *ask     // a tool call waits for an answer
-}
-
-// ask is a held tool call.
-type ask struct {
-	session, request, tool, cycle string
 }
 
 // Ceiling is a bound that was passed.
@@ -70,23 +64,27 @@ func (r *reading) take(e *event.Event, limits Ceilings, budgets Budgets, tools [
 	case "tool.requested":
 		r.Calls[cycle]++
 	case "tool.completed":
-		// A call that nobody could hold, as when the collector was gone, is seen
-		// here at the latest.
+		// A call that could not be held, as when the agent does not ask before
+		// it, is seen here at the latest.
 		tool, _ := data["tool"].(map[string]any)
 		name, _ := tool["name"].(string)
 		if len(tools) > 0 && name != "" && !slices.Contains(tools, name) {
 			s.over = &Ceiling{"toolset", PolicyViolation, int64(len(tools))}
 		} else if n := least(limits.MaxToolCallsPerCycle, budgets.ToolCallsPerCycle); n > 0 && r.Calls[cycle] > n {
-			s.over = &Ceiling{"max_tool_calls_per_cycle", CeilingExceeded, n}
+			s.over = &Ceiling{maxCalls, CeilingExceeded, n}
+		}
+	case "tool.denied":
+		switch name, _ := data["rule"].(string); {
+		case data["by"] != "policy":
+		case name == maxCalls:
+			s.over = &Ceiling{name, CeilingExceeded, limits.MaxToolCallsPerCycle}
+		case name == callsBudget:
+			s.over = &Ceiling{name, BudgetExhausted, budgets.ToolCallsPerCycle}
 		}
 	case "delegation.subagent.started":
 		r.Subagents++
 		if limits.MaxSubagents > 0 && r.Subagents > limits.MaxSubagents {
 			s.over = &Ceiling{"max_subagents", CeilingExceeded, limits.MaxSubagents}
-		}
-	case "attention.requested":
-		if data["kind"] == "permission" {
-			s.ask = &ask{session: e.Session, request: e.ID, tool: e.Subject, cycle: cycle}
 		}
 	}
 	if n := tokens(data); n > 0 {
@@ -121,6 +119,12 @@ func (r *reading) take(e *event.Event, limits Ceilings, budgets Budgets, tools [
 	}
 	return s
 }
+
+// The bounds of tool calls, by the protocol's names.
+const (
+	maxCalls    = "max_tool_calls_per_cycle"
+	callsBudget = "tool_calls_per_cycle"
+)
 
 // least is the smaller bound of two; 0 is none.
 func least(a, b int64) int64 {

@@ -41,8 +41,16 @@ type Order struct {
 	Prompt     string // the constitution, as one text; "" is none
 	Model      string
 	MCP        []MCPServer // with their auth
-	Gate       bool        // hold every tool call and have Job.Decide answer
+	Calls      *Calls      // what its tool calls are held to; nil is nothing
 	Resume     string      // the vendor's session to go on with; "" is a new one
+}
+
+// Calls are what a run's tool calls are held to, each before it is made. What is
+// denied is told as tool.denied, by policy, with its rule: toolset, or the
+// bound's name.
+type Calls struct {
+	Tools  []string         // that may be used; empty is any
+	Bounds map[string]int64 // of one cycle, by name
 }
 
 // Job is a run's launch.
@@ -56,8 +64,8 @@ type Job interface {
 	// Cancel ends it, as control.cancel of its session does. It returns when
 	// that was taken, not when it is over.
 	Cancel(ctx context.Context, reason string) error
-	// Decide answers a held tool call.
-	Decide(ctx context.Context, session, request string, allow bool, reason string) error
+	// Hold gives its tool calls other bounds from now on.
+	Hold(c Calls) error
 }
 
 // Outcome is how a launch ended.

@@ -41,7 +41,6 @@ type liveRun struct {
 	limits Ceilings
 	budget Budgets
 	tools  []string // the toolset; empty is any
-	gate   bool
 }
 
 func (l *live) add(id string, r *liveRun) {
@@ -73,16 +72,22 @@ func (l *live) ids() []string {
 }
 
 // ceilings gives an agent's runs new, narrower bounds.
-func (l *live) ceilings(agent string, c Ceilings) {
+func (l *live) ceilings(agent string, spec Spec) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.runs {
-		if r.agent == agent {
-			r.mu.Lock()
-			r.limits = c
-			r.mu.Unlock()
+		if r.agent != agent {
+			continue
+		}
+		r.mu.Lock()
+		r.limits = spec.Ceilings
+		c := callsOf(Spec{Toolset: r.tools, Ceilings: spec.Ceilings, Budgets: r.budget})
+		r.mu.Unlock()
+		if c != nil {
+			err = errors.Join(err, r.job.Hold(*c))
 		}
 	}
+	return err
 }
 
 // changed tells who waits that there may be new events.
@@ -174,7 +179,7 @@ func (s *Server) launch(ctx context.Context, a agentRecord, rec runRecord, goal,
 	}
 	order := Order{
 		Run: rec.ID, Agent: a.ID, Profile: rec.Profile, Dir: rec.Dir, Goal: goal, Prompt: promptOf(a.Constitution), MCP: servers, Resume: resume,
-		Gate: gated(a.Spec),
+		Calls: callsOf(a.Spec),
 	}
 	if a.Runner != nil {
 		order.Model = a.Runner.Model
@@ -193,10 +198,20 @@ func (s *Server) launch(ctx context.Context, a agentRecord, rec runRecord, goal,
 	return rec.Run, err
 }
 
-// gated says that an agent's tool calls are held, for us to answer. Those of
-// another are its own, or a person's to permit.
-func gated(s Spec) bool {
-	return len(s.Toolset) > 0 || s.Ceilings.MaxToolCallsPerCycle > 0 || s.Budgets.ToolCallsPerCycle > 0
+// callsOf is what an agent's tool calls are held to; nil is nothing: they are its
+// own, or a person's to permit.
+func callsOf(s Spec) *Calls {
+	c := Calls{Tools: s.Toolset, Bounds: map[string]int64{}}
+	if n := s.Ceilings.MaxToolCallsPerCycle; n > 0 {
+		c.Bounds[maxCalls] = n
+	}
+	if n := s.Budgets.ToolCallsPerCycle; n > 0 {
+		c.Bounds[callsBudget] = n
+	}
+	if len(c.Tools)+len(c.Bounds) == 0 {
+		return nil
+	}
+	return &c
 }
 
 // withInputs puts a run's inputs below its goal, as the agent reads them.
@@ -243,7 +258,7 @@ func (s *Server) takeUp() error {
 // follow maps what a run's job shows, enforces its bounds and ends the run
 // when the job is over.
 func (s *Server) follow(a agentRecord, rec runRecord, job Job) {
-	r := &liveRun{job: job, agent: a.ID, limits: a.Ceilings, budget: a.Budgets, tools: a.Toolset, gate: gated(a.Spec)}
+	r := &liveRun{job: job, agent: a.ID, limits: a.Ceilings, budget: a.Budgets, tools: a.Toolset}
 	if n := a.Ceilings.MaxWallSeconds; n > 0 {
 		left := rec.StartedAt.Add(time.Duration(n) * time.Second).Sub(s.Now())
 		r.timers = append(r.timers, time.AfterFunc(max(left, 0), func() { s.exceed(rec.ID, &Ceiling{"max_wall_seconds", CeilingExceeded, n}) }))
@@ -282,7 +297,6 @@ func (s *Server) took(run string, r *liveRun, line []byte) error {
 	limits, budget, tools := r.limits, r.budget, r.tools
 	r.mu.Unlock()
 	var st step
-	var calls int64
 	err = s.Store.update(func(t tx) error {
 		rec, err := t.run(run)
 		if err != nil {
@@ -298,9 +312,6 @@ func (s *Server) took(run string, r *liveRun, line []byte) error {
 		if e.Type == "session.started" && rec.Vendor == "" {
 			rec.Vendor = e.Session
 		}
-		if st.ask != nil {
-			calls = rec.Reading.Calls[st.ask.cycle]
-		}
 		if err := t.append(run, st.events); err != nil {
 			return err
 		}
@@ -314,9 +325,6 @@ func (s *Server) took(run string, r *liveRun, line []byte) error {
 	}
 	if len(st.events) > 0 {
 		s.live.changed()
-	}
-	if st.ask != nil && r.gate {
-		s.decide(run, r, *st.ask, calls)
 	}
 	if st.over != nil {
 		s.exceed(run, st.over)
@@ -349,38 +357,6 @@ func (s *Server) time(run string, r *liveRun, cycle string, seconds int64) {
 }
 
 var errSeen = errors.New("taken in before")
-
-// decide answers a held tool call: by the toolset, then by the bounds.
-func (s *Server) decide(run string, r *liveRun, q ask, calls int64) {
-	r.mu.Lock()
-	limits, budget, tools := r.limits, r.budget, r.tools
-	r.mu.Unlock()
-	var over *Ceiling
-	reason := ""
-	switch {
-	case len(tools) > 0 && !slices.Contains(tools, q.tool):
-		reason = fmt.Sprintf("%s is not in this agent's toolset", q.tool)
-	case limits.MaxToolCallsPerCycle > 0 && calls > limits.MaxToolCallsPerCycle:
-		over = &Ceiling{"max_tool_calls_per_cycle", CeilingExceeded, limits.MaxToolCallsPerCycle}
-	case budget.ToolCallsPerCycle > 0 && calls > budget.ToolCallsPerCycle:
-		over = &Ceiling{"tool_calls_per_cycle", BudgetExhausted, budget.ToolCallsPerCycle}
-	}
-	if over != nil {
-		reason = fmt.Sprintf("the run has made its %d tool calls (%s)", over.Bound, over.Name)
-	}
-	s.live.done.Go(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, decideTime)
-		defer cancel()
-		if err := r.job.Decide(ctx, q.session, q.request, reason == "", reason); err != nil && s.ctx.Err() == nil {
-			s.Log.Warn("a tool call could not be answered", "run", run, "tool", q.tool, "err", err)
-		}
-		if over != nil {
-			s.exceed(run, over)
-		}
-	})
-}
-
-const decideTime = 30 * time.Second
 
 // exceed ends a run that passed a bound.
 func (s *Server) exceed(run string, c *Ceiling) {

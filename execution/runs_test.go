@@ -57,6 +57,11 @@ func (w *world) stream(run, since string, each func(Event) bool) (status int) {
 	return 200
 }
 
+func (w *world) record(run string) (rec runRecord, err error) {
+	err = w.srv.Store.view(func(t tx) (err error) { rec, err = t.run(run); return })
+	return rec, err
+}
+
 func (w *world) events(run, since string) (all []Event) {
 	w.t.Helper()
 	if status := w.stream(run, since, func(e Event) bool { all = append(all, e); return true }); status != 200 {
@@ -90,7 +95,7 @@ func TestARun(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent(map[string]any{"runner": map[string]any{"model": "m"}})
 	run, j := w.run(agent)
-	if o := j.order; o.Goal != "do it" || o.Prompt != "be good" || o.Model != "m" || o.Gate {
+	if o := j.order; o.Goal != "do it" || o.Prompt != "be good" || o.Model != "m" || o.Calls != nil {
 		t.Errorf("ordered %+v", o)
 	}
 	j.tell("session.started", "", nil)
@@ -193,24 +198,40 @@ func TestBoundsInTime(t *testing.T) {
 	}
 }
 
-// Held tool calls are answered by the toolset, then by the bounds; the one
-// that passes a bound is denied before the run is ended.
-func TestGate(t *testing.T) {
+// A run's calls are held to what its agent may do, and to less when that
+// shrinks. What a bound denies ends the run; what the toolset denies does not.
+func TestCallsThatAreHeld(t *testing.T) {
 	w := newWorld(t)
-	run, j := w.run(w.agent(map[string]any{"toolset": []string{"Bash"}, "ceilings": map[string]any{"max_tool_calls_per_cycle": 2}}))
-	if !j.order.Gate {
-		t.Fatal("nothing holds its tool calls")
+	agent := w.agent(map[string]any{"toolset": []string{"Bash"}, "ceilings": map[string]any{"max_tool_calls_per_cycle": 2}})
+	run, j := w.run(agent)
+	if c := j.order.Calls; c == nil || !slices.Equal(c.Tools, []string{"Bash"}) || c.Bounds[maxCalls] != 2 {
+		t.Fatalf("held to %+v", c)
+	}
+	w.must("agent.update", map[string]any{"agent_id": agent, "ceilings": map[string]any{"max_tool_calls_per_cycle": 1}})
+	if c := j.holds(); c.Bounds[maxCalls] != 1 || !slices.Equal(c.Tools, []string{"Bash"}) {
+		t.Errorf("then held to %+v", c)
+	}
+	denied := func(rule string) {
+		j.tell("tool.requested", "r", map[string]any{"tool": map[string]any{"name": "Bash"}})
+		j.tell("tool.denied", "r", map[string]any{"tool": map[string]any{"name": "Bash"}, "by": "policy", "rule": rule})
 	}
 	j.tell("run.started", "r", nil)
-	var asks []string
-	for _, tool := range []string{"Read", "Bash", "Bash"} {
-		j.tell("tool.requested", "r", map[string]any{"tool": map[string]any{"name": tool}})
-		asks = append(asks, j.tell("attention.requested", "r", map[string]any{"kind": "permission", "subject": tool, "prompt": "x"}))
-	}
-	w.eventually("the answers", func() bool {
-		return strings.Contains(j.decision(asks[0]), "toolset") && j.decision(asks[1]) == "allow" && strings.Contains(j.decision(asks[2]), "max_tool_calls")
+	denied("toolset")
+	j.tell("tool.denied", "r", map[string]any{"by": "user", "rule": maxCalls})
+	j.tell("session.idle", "r", nil)
+	w.eventually("its events", func() bool {
+		rec, _ := w.record(run)
+		return rec.Reading.At["s"].Seq == 5
 	})
+	if got := w.state(run); got != Running {
+		t.Fatalf("a denial of the toolset's, or of a person's, made it %s", got)
+	}
+	denied(maxCalls)
 	w.eventually("the end", func() bool { return w.state(run) == Failed })
+	all := w.events(run, "")
+	if fault := all[len(all)-1].Payload["error"].(map[string]any); fault["name"] != "ceiling_exceeded" || fault["ceiling"] != maxCalls {
+		t.Errorf("%v", fault)
+	}
 }
 
 // A call that was not held, as when nobody could be asked, ends the run at the
@@ -231,18 +252,6 @@ func TestACallThatWasNotHeld(t *testing.T) {
 		if got := w.events(run, ""); got[len(got)-1].Payload["error"].(map[string]any)["name"] != name {
 			t.Errorf("%s: %v", name, got[len(got)-1])
 		}
-	}
-}
-
-// A permission that the runtime itself asks for is a person's to give.
-func TestAPermissionIsNotOurs(t *testing.T) {
-	w := newWorld(t)
-	run, j := w.run(w.agent(map[string]any{"ceilings": map[string]any{"max_cycles": 5}}))
-	j.tell("run.started", "r", nil)
-	id := j.tell("attention.requested", "r", map[string]any{"kind": "permission", "subject": "Bash", "prompt": "x"})
-	w.done(run, j)
-	if got := j.decision(id); got != "" {
-		t.Errorf("it was answered: %s", got)
 	}
 }
 

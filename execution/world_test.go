@@ -212,7 +212,7 @@ func (r *runner) Start(_ context.Context, o Order) (Job, error) {
 	}
 	j := r.jobs[o.Run]
 	if j == nil {
-		j = &job{t0: time.Now(), decided: map[string]string{}}
+		j = &job{t0: time.Now()}
 		r.jobs[o.Run] = j
 	}
 	j.more = sync.NewCond(&j.mu)
@@ -246,7 +246,7 @@ type job struct {
 	over    bool
 	outcome Outcome
 	cancels []string
-	decided map[string]string // request → allow, or the reason
+	held    *Calls
 }
 
 // tell adds an event to the session log.
@@ -307,17 +307,18 @@ func (j *job) Cancel(_ context.Context, reason string) error {
 	return nil
 }
 
-func (j *job) Decide(_ context.Context, _, request string, allow bool, reason string) error {
+func (j *job) Hold(c Calls) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.decided[request] = reason; allow {
-		j.decided[request] = "allow"
-	}
+	j.held = &c
 	return nil
 }
 
-func (j *job) decision(request string) string {
+func (j *job) holds() Calls {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.decided[request]
+	if j.held == nil {
+		return Calls{}
+	}
+	return *j.held
 }

@@ -28,6 +28,15 @@ func (l *launch) makeControl() error {
 	c := &l.app.cfg
 	can := c.can(&l.adapter)
 	can.Process = true
+	if c.GateRule != "" {
+		if !holds(&l.adapter) {
+			return usageError("--gate-rule: the tool calls of %s cannot be held", l.adapter.Title)
+		}
+		var err error
+		if l.rule, err = agent.OpenRule(l.app.paths.expand(c.GateRule)); err != nil {
+			return usageError("--gate-rule: %v", err)
+		}
+	}
 	types, notes, err := control.Accepts(can, c.Allow, c.Deny)
 	if err != nil {
 		return usageError("%w", err)
@@ -62,6 +71,9 @@ func (l *launch) makeControl() error {
 	l.effects.Control = l.target
 	return nil
 }
+
+// holds says whether an adapter's runtime waits before it uses a tool.
+func holds(ad *adapters.Adapter) bool { return ad.Asks != nil && ad.Reply != nil && ad.Launch != nil }
 
 // can is what hooks of an adapter's runtime can carry out.
 func (c *config) can(ad *adapters.Adapter) control.Can {
@@ -118,11 +130,12 @@ func (l *launch) pendingAgain() {
 
 // patience is how long hooks may wait for an answer from afar.
 func (l *launch) patience() agent.Patience {
-	if l.target == nil {
-		return agent.Patience{}
+	var p agent.Patience
+	if l.target != nil {
+		p = l.app.cfg.patience()
+		p.Reachable = l.reachable
 	}
-	p := l.app.cfg.patience()
-	p.Reachable = l.reachable
+	p.Rule = l.rule
 	return p
 }
 
@@ -165,5 +178,8 @@ func (l *launch) allowed(seen *adapters.Launch) {
 	seen.Hold, seen.Both = p.Hold, p.Both
 	if p.Gate > 0 {
 		seen.Gate = l.app.cfg.Gate
+	}
+	if l.rule != nil {
+		seen.Gate = []string{"*"}
 	}
 }

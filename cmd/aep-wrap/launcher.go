@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aep-wrap/agent"
 	"aep-wrap/control"
 	"aep-wrap/event"
 	"aep-wrap/execution"
@@ -32,6 +33,7 @@ import (
 //	goal      what it read on its standard input
 //	out, err  what it wrote
 //	pid       of the wrapper
+//	rule.json what its tool calls are held to
 //	mcp.json  the MCP servers, with their auth, while it runs
 type launcher struct {
 	app *app
@@ -82,14 +84,18 @@ func (l *launcher) Start(_ context.Context, o execution.Order) (execution.Job, e
 	command, onStdin := p.args(o, mcp)
 	args := []string{"run", "--quiet", "--log-dir", filepath.Join(place, "log")}
 	args = append(args, p.Wrap...)
-	if o.Gate {
-		args = append(args, "--gate", "*")
+	j := l.job(o.Run)
+	if o.Calls != nil {
+		if err := j.Hold(*o.Calls); err != nil {
+			return nil, err
+		}
+		args = append(args, "--gate-rule", j.rule())
 	}
 	cmd := exec.Command(self, append(append(args, "--"), command...)...)
 	cmd.Dir = o.Dir
 	cmd.Env = slices.DeleteFunc(l.app.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return name == "AEP_LOG_DIR" || name == "AEP_GATE" || name == wrappedEnv
+		return name == "AEP_LOG_DIR" || name == "AEP_GATE" || name == "AEP_GATE_RULE" || name == wrappedEnv
 	})
 	for k, v := range p.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
@@ -118,7 +124,6 @@ func (l *launcher) Start(_ context.Context, o execution.Order) (execution.Job, e
 		defer file.Close()
 		f.to(file)
 	}
-	j := l.job(o.Run)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -356,12 +361,20 @@ func (j *launchedJob) Cancel(ctx context.Context, reason string) error {
 	return syscall.Kill(j.pid, syscall.SIGTERM)
 }
 
-func (j *launchedJob) Decide(ctx context.Context, session, request string, allow bool, reason string) error {
-	answer := control.Answer{Option: "allow"}
-	if !allow {
-		answer = control.Answer{Option: "deny", Text: reason}
+func (j *launchedJob) rule() string { return filepath.Join(j.dir, "rule.json") }
+
+// Hold says what the run's wrapper decides by, which reads it before each call:
+// neither we nor a collector need to be there.
+func (j *launchedJob) Hold(c execution.Calls) error {
+	b, err := json.Marshal(agent.Terms{Tools: c.Tools, Calls: c.Bounds})
+	if err != nil {
+		return err
 	}
-	return j.command(ctx, session, from().Respond(time.Now(), session, request, answer, nil, ""), "")
+	tmp := j.rule() + ".new"
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, j.rule())
 }
 
 // command sends a command and waits for its ack.

@@ -17,7 +17,7 @@ import (
 )
 
 // profile says how an agent of an embedder's is run. A word of a command that
-// holds {goal}, {prompt}, {model}, {session} or {mcp} has it put in.
+// holds {goal}, {prompt}, {model}, {session}, {mcp} or {tools} has it put in.
 type profile struct {
 	Command []string          `yaml:"command"`
 	Wrap    []string          `yaml:"wrap"` // aep-wrap's own flags for it
@@ -25,6 +25,7 @@ type profile struct {
 	Model   []string          `yaml:"model"`
 	Resume  []string          `yaml:"resume"`
 	MCP     []string          `yaml:"mcp"`
+	Toolset []string          `yaml:"toolset"` // beside the gate, which holds where this does not
 	Tools   []string          `yaml:"tools"`
 	Gate    bool              `yaml:"gate"`
 	Env     map[string]string `yaml:"env"`
@@ -46,7 +47,7 @@ func builtIn() *profileSet {
 	return &profileSet{Default: "claude", Profiles: map[string]*profile{
 		"claude": {
 			Command: []string{"claude", "-p"}, Prompt: []string{"--append-system-prompt", "{prompt}"}, Model: []string{"--model", "{model}"},
-			Resume: []string{"--resume", "{session}"}, MCP: []string{"--mcp-config", "{mcp}"}, Gate: true,
+			Resume: []string{"--resume", "{session}"}, MCP: []string{"--mcp-config", "{mcp}"}, Toolset: []string{"--tools", "{tools}"}, Gate: true,
 		},
 		"demo": {Command: []string{self, demoAgent}, Wrap: []string{"--adapter", "demo"}},
 	}}
@@ -59,28 +60,28 @@ func readProfiles(path string) (*profileSet, error) {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("--profiles: %w", err)
+		return nil, fmt.Errorf("--profile: %w", err)
 	}
 	var s profileSet
 	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&s); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("--profiles %s: %s", path, yaml.FormatError(err, false, false))
+		return nil, fmt.Errorf("--profile %s: %s", path, yaml.FormatError(err, false, false))
 	}
 	if len(s.Profiles) == 0 {
-		return nil, fmt.Errorf("--profiles %s: it holds no profile", path)
+		return nil, fmt.Errorf("--profile %s: it holds no profile", path)
 	}
 	for _, name := range s.names() {
 		p := s.Profiles[name]
 		switch {
 		case p == nil || len(p.Command) == 0 || p.Command[0] == "":
-			return nil, fmt.Errorf("--profiles %s: profile %s has no command", path, name)
+			return nil, fmt.Errorf("--profile %s: profile %s has no command", path, name)
 		case p.Dir != "" && !filepath.IsAbs(p.Dir):
-			return nil, fmt.Errorf("--profiles %s: profile %s: dir is an absolute path", path, name)
-		case len(p.Tools) > 0 && !p.Gate:
-			return nil, fmt.Errorf("--profiles %s: profile %s has tools and no gate: nothing would hold them", path, name)
+			return nil, fmt.Errorf("--profile %s: profile %s: dir is an absolute path", path, name)
+		case len(p.Tools)+len(p.Toolset) > 0 && !p.Gate:
+			return nil, fmt.Errorf("--profile %s: profile %s has tools and no gate: nothing would hold them", path, name)
 		}
-		for word, list := range map[string][]string{"prompt": p.Prompt, "model": p.Model, "session": p.Resume, "mcp": p.MCP} {
+		for word, list := range map[string][]string{"prompt": p.Prompt, "model": p.Model, "session": p.Resume, "mcp": p.MCP, "tools": p.Toolset} {
 			if len(list) > 0 && !strings.Contains(strings.Join(list, " "), "{"+word+"}") {
-				return nil, fmt.Errorf("--profiles %s: profile %s: {%s} is not in %q", path, name, word, list)
+				return nil, fmt.Errorf("--profile %s: profile %s: {%s} is not in %q", path, name, word, list)
 			}
 		}
 	}
@@ -88,7 +89,7 @@ func readProfiles(path string) (*profileSet, error) {
 		s.Default = s.names()[0]
 	}
 	if _, ok := s.Profiles[s.Default]; !ok && s.Default != "" {
-		return nil, fmt.Errorf("--profiles %s: there is no profile %s, which default names", path, s.Default)
+		return nil, fmt.Errorf("--profile %s: there is no profile %s, which default names", path, s.Default)
 	}
 	return &s, nil
 }
@@ -108,7 +109,11 @@ func (p *profile) can() execution.Profile {
 
 // args is the command for an order; stdin says that the goal goes there.
 func (p *profile) args(o execution.Order, mcp string) (args []string, stdin bool) {
-	values := strings.NewReplacer("{goal}", o.Goal, "{prompt}", o.Prompt, "{model}", o.Model, "{session}", o.Resume, "{mcp}", mcp)
+	var tools []string
+	if o.Calls != nil {
+		tools = o.Calls.Tools
+	}
+	values := strings.NewReplacer("{tools}", strings.Join(tools, ","), "{goal}", o.Goal, "{prompt}", o.Prompt, "{model}", o.Model, "{session}", o.Resume, "{mcp}", mcp)
 	stdin = true
 	add := func(words []string) {
 		for _, w := range words {
@@ -125,7 +130,7 @@ func (p *profile) args(o execution.Order, mcp string) (args []string, stdin bool
 	for _, optional := range []struct {
 		words []string
 		given bool
-	}{{p.Prompt, o.Prompt != ""}, {p.Model, o.Model != ""}, {p.Resume, o.Resume != ""}, {p.MCP, len(o.MCP) > 0}} {
+	}{{p.Prompt, o.Prompt != ""}, {p.Model, o.Model != ""}, {p.Resume, o.Resume != ""}, {p.MCP, len(o.MCP) > 0}, {p.Toolset, len(tools) > 0}} {
 		if optional.given {
 			add(optional.words)
 		}

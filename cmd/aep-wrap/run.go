@@ -165,6 +165,7 @@ type launch struct {
 	sink    *sink               // beyond the log; nil where there is none
 	target  *control.Dispatcher // of commands; nil where none can come
 	effects *agent.Effects
+	rule    *agent.Rule         // decides about tools; nil is none
 	tidy    func(time.Duration) // ends the care for sessions that crashed wrappers left, with so much patience
 }
 

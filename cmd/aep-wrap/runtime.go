@@ -57,7 +57,8 @@ its events are in aep-wrap tail too, and it can be cancelled and answered there.
       model: [--model, "{model}"]
       resume: [--resume, "{session}"]
       mcp: [--mcp-config, "{mcp}"]   # a file in the vendors' common form
-      gate: true                     # its tool calls can be held, see --gate
+      gate: true                     # its tool calls can be held, see --gate-rule
+      toolset: [--tools, "{tools}"]  # the vendor's own list, with commas, beside the gate
       tools: [Bash, Read, Write, Edit]
       wrap: [--capture, redacted]    # flags of aep-wrap for it
       env: {NAME: value}
