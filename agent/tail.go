@@ -37,6 +37,11 @@ type TailConfig struct {
 // Tail follows one file that grows by lines. It gives whole lines only: a torn
 // last one is waited for. A file that is not there yet, is truncated or is
 // replaced is read from its start.
+//
+// It is no follow.Follower, which reads what it finds on a goroutine of its own,
+// in whatever order, and keeps where it was. A launch knows its files by name,
+// is over with them at its end, and must have one read now: a hook that comes
+// waits until what its log told of before is taken in (CatchUp).
 type Tail struct {
 	cfg  TailConfig
 	stop chan struct{}

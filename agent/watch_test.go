@@ -87,6 +87,14 @@ func bares(es []event.Event) (out []string) {
 
 func capturesDir(t testing.TB) string {
 	t.Helper()
+	dir := whereCaptures()
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no captures of real runtimes here (AEP_CAPTURES): %v", err)
+	}
+	return dir
+}
+
+func whereCaptures() string {
 	dir := os.Getenv("AEP_CAPTURES")
 	if dir == "" {
 		corpus := os.Getenv("AEP_CONFORMANCE")
@@ -95,19 +103,26 @@ func capturesDir(t testing.TB) string {
 		}
 		dir = filepath.Join(filepath.Dir(corpus), "captures")
 	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no captures of real runtimes here (AEP_CAPTURES): %v", err)
-	}
 	return dir
 }
 
-// captures are the folders of session logs that the runtimes wrote.
-func captures(t testing.TB) []string {
+// captures are the folders of session logs that the runtimes wrote: those among
+// the adapters' own, and beside them those of the captures that are there.
+func captures(t testing.TB) (dirs []string) {
 	t.Helper()
-	root := capturesDir(t)
-	dirs, err := filepath.Glob(filepath.Join(root, "*", "logs"))
-	if err != nil || len(dirs) == 0 {
-		t.Skipf("no session logs in %s", root)
+	for _, pattern := range []string{filepath.Join(whereCaptures(), "*", "logs"), filepath.Join("..", "adapters", "*", "testdata")} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range found {
+			if logs, _ := filepath.Glob(filepath.Join(dir, "*.jsonl")); len(logs) > 0 {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	if len(dirs) == 0 {
+		t.Fatal("no session logs")
 	}
 	return dirs
 }
@@ -521,5 +536,26 @@ func TestWhatIsNotKnownIsTold(t *testing.T) {
 		if want := []string{"session.started", "x.claude-code.log.record", "x.aep-wrap.input.refused"}; !slices.Equal(types(got["claude-code/s8"]), want) {
 			t.Errorf("got %q, want %q", types(got["claude-code/s8"]), want)
 		}
+	}
+}
+
+// What is no UTF-8 is mended, and what is beside it told; a string of more than
+// 64 KiB is told by its length, and its record is.
+func TestBadBytesAndLongStrings(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("x", 70<<10)
+	writeFile(t, filepath.Join(dir, "projects", "p", "s1.jsonl"),
+		strings.Replace(claudePrompt("s1", 1), `"go"`, "\"g\xff\xfeo\"", 1)+
+			strings.Replace(claudeTool("s1", 2), `"command":"x"`, `"command":"`+long+`"`, 1)+claudeEnd("s1", 3))
+	got := readOnce(t, t.TempDir(), nil, dir)["claude-code/s1"]
+	want := []string{"session.started", "run.started", "tool.requested", "x.claude-code.model.usage", "x.claude-code.model.usage", "run.finished"}
+	if !slices.Equal(types(got), want) {
+		t.Errorf("got %q, want %q", types(got), want)
+	}
+	if raw := string(got[1].Data); !strings.Contains(raw, "g\uFFFDo") {
+		t.Errorf("the prompt: %s", raw)
+	}
+	if raw := string(got[2].Data); !strings.Contains(raw, fmt.Sprintf("[%d bytes not read]", len(long))) {
+		t.Errorf("the tool: %.200s", raw)
 	}
 }
