@@ -1,8 +1,7 @@
 # syntax=docker/dockerfile:1
 
-# One static binary and its hook helper on nothing. Build for other machines
-# with: docker buildx build --platform linux/amd64,linux/arm64 .
-# The compiler runs on the building machine and cross-compiles.
+# One static binary and its hook helper on nothing. docker-bake.hcl builds it for
+# several machines. The compiler runs on the building machine and cross-compiles.
 FROM --platform=$BUILDPLATFORM golang:1.26-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -22,9 +21,18 @@ COPY LICENSE /LICENSE
 ENV HOME=/home/aep PATH=/usr/local/bin
 USER 65532:65532
 WORKDIR /home/aep
-# Alone, the image is a collector; name another subcommand to be something
-# else. To wrap an agent, copy the two binaries into the agent's own image.
-# A container's port reaches others: give it a token (AEP_TOKEN or AEP_TOKEN_FILE).
-EXPOSE 8787
+ARG VERSION=dev REVISION=unknown
+LABEL org.opencontainers.image.title="aep-wrap" \
+      org.opencontainers.image.description="Tells what a coding agent does as Agent Event Protocol events" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION"
+# The collector, serve's health, its hook port: none is open unless it is asked for.
+EXPOSE 8787 9464
+# A subcommand makes it a collector, a sidecar or an init container that puts its
+# binaries into an agent's: deploy/ has each. None is the default, for whoever
+# collects for other machines must say how that is protected.
+# No HEALTHCHECK: there is no one command that is healthy for all of them, and
+# Kubernetes asks /healthz and /readyz itself; deploy/compose has one for each.
 ENTRYPOINT ["/usr/local/bin/aep-wrap"]
-CMD ["collect", "--listen", "0.0.0.0:8787"]
+CMD ["--help"]
