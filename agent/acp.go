@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -72,7 +73,7 @@ type ACP struct {
 	order []string // of calls
 	last  string   // the session that was spoken of last
 	seen  map[string]bool
-	args  map[string]string // by session and call: the digest of the input that its tool was told with
+	args  map[string]string // by session and call, of the tools that were told: the digest of the input, where there was one
 	opens int               // requests that open a session and wait for their response
 	early []adapters.Moment
 }
@@ -665,13 +666,35 @@ func (a *ACP) input(m adapters.Moment) {
 	update, _ := params["update"].(map[string]any)
 	call, _ := update["toolCallId"].(string)
 	input, ok := update["rawInput"]
-	if update["sessionUpdate"] != "tool_call" || call == "" || !ok {
+	if update["sessionUpdate"] != "tool_call" || call == "" {
 		return
 	}
 	if len(a.args) >= acpCalls {
 		clear(a.args)
 	}
-	a.args[m.Session+"\n"+call] = event.Digest(input)
+	digest := ""
+	if ok {
+		digest = event.Digest(input)
+	}
+	a.args[m.Session+"\n"+call] = digest
+}
+
+// introduce tells of a tool that a permission is asked for and of which nothing
+// was said before: the request holds what an update would have.
+func (a *ACP) introduce(m adapters.Moment) {
+	params, _ := m.Payload["params"].(map[string]any)
+	tool, _ := params["toolCall"].(map[string]any)
+	call, _ := tool["toolCallId"].(string)
+	if _, told := a.args[m.Session+"\n"+call]; told || call == "" {
+		return
+	}
+	update := maps.Clone(tool)
+	update["sessionUpdate"] = "tool_call"
+	first := m
+	first.Name = "session/update"
+	first.Payload = map[string]any{"kind": "notification", "method": first.Name, "params": map[string]any{"sessionId": params["sessionId"], "update": update}}
+	a.input(first)
+	a.observe(first, 0)
 }
 
 func acpKey(agent bool, id string) string {
@@ -702,6 +725,9 @@ func (a *ACP) request(f acpFrame, id string, m adapters.Moment) {
 		}
 	}
 	a.calls[key] = c
+	if f.agent && m.Name == acpPermission && c.early == nil {
+		a.introduce(m)
+	}
 	switch {
 	case c.early != nil: // with its response
 	case f.agent && a.Answer && m.Name == acpPermission:
