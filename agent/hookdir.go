@@ -34,7 +34,8 @@ type HookDirConfig struct {
 	Watch    *Watch
 	Archive  string // where taken hooks go; "" deletes them
 	Log      *slog.Logger
-	Poll     time.Duration // beside the announcements: 250 ms
+	Took     func(adapter string, held bool, d time.Duration) // as HookConfig.Took, from when a hook was written
+	Poll     time.Duration                                    // beside the announcements: 250 ms
 }
 
 // How long a runtime that waits is left without a word while its hook cannot
@@ -285,7 +286,9 @@ func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 		delete(h.silent, f.name)
 		return true, h.done(f.name)
 	case !answer.Waits():
-		return true, h.answer(ctx, ctx, f.name, answer)
+		err := h.answer(ctx, ctx, f.name, answer)
+		h.took(a.Name, false, f.at)
+		return true, err
 	}
 	hctx, gone := context.WithCancel(ctx)
 	h.mu.Lock()
@@ -296,11 +299,18 @@ func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 		if err := h.answer(ctx, hctx, f.name, answer); err != nil {
 			h.cfg.Log.Warn("hook directory", "hook", f.name, "err", err)
 		}
+		h.took(a.Name, true, f.at)
 		h.mu.Lock()
 		delete(h.holding, f.name)
 		h.mu.Unlock()
 	})
 	return true, nil
+}
+
+func (h *HookDir) took(adapter string, held bool, since time.Time) {
+	if h.cfg.Took != nil {
+		h.cfg.Took(adapter, held, max(0, time.Since(since)))
+	}
 }
 
 // answer waits for what a hook is to hear, writes it, and sees to it that it is

@@ -58,6 +58,10 @@ type HookConfig struct {
 	// one that nobody knows.
 	Place  *HookPlace
 	Serves func(adapter string) Observer
+
+	// Took hears of each hook that was taken how long its agent waited, and
+	// whether for an answer from afar. Nil is nobody.
+	Took func(adapter string, held bool, d time.Duration)
 }
 
 // HookPlace is a place that stays from one start to the next. What is empty
@@ -200,11 +204,13 @@ func (h *HookServer) guard(next http.Handler) http.Handler {
 }
 
 func (h *HookServer) hook(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
 	raw, reason := h.body(w, r)
 	if reason == "" {
 		defer h.inFlight.Add(-int64(len(raw)))
 	}
 	held := h.take(r.PathValue("adapter"), r.PathValue("event"), raw, reason)
+	defer h.took(r.PathValue("adapter"), held, began)
 	if held == nil {
 		return // 200 and an empty body: no decision
 	}
@@ -220,6 +226,13 @@ func (h *HookServer) hook(w http.ResponseWriter, r *http.Request) {
 		err = http.NewResponseController(w).Flush()
 	}
 	held.Told(cmp.Or(err, r.Context().Err()))
+}
+
+// took tells of a hook that is answered.
+func (h *HookServer) took(adapter string, held *Held, began time.Time) {
+	if h.cfg.Took != nil && h.cfg.Serves(adapter) != nil {
+		h.cfg.Took(adapter, held.Waits(), time.Since(began))
+	}
 }
 
 // body reads a request's body within the bounds. The bytes count as in flight
@@ -409,6 +422,7 @@ func (h *HookServer) helper(c *net.UnixConn) {
 	paced := &pacedReader{r: c, deadline: func(t time.Time) { c.SetReadDeadline(t) }}
 	in := bufio.NewReaderSize(paced, 4<<10)
 	greeting, err := in.ReadSlice('\n')
+	began := time.Now()
 	words := strings.Fields(string(greeting))
 	if err != nil || len(words) < 2 || len(words) > 3 || words[0] != hookclient.Greeting {
 		return
@@ -423,6 +437,7 @@ func (h *HookServer) helper(c *net.UnixConn) {
 		defer h.inFlight.Add(-int64(len(raw)))
 	}
 	held := h.take(words[1], name, raw, reason)
+	defer h.took(words[1], held, began)
 	var answer []byte
 	if held.Waits() {
 		ctx, stop := whileThere(h.ctx, c)

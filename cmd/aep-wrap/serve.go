@@ -64,6 +64,7 @@ type serving struct {
 	hooks   *agent.HookServer
 	secret  string // of its URLs; "" where there is no port
 	health  *health
+	metrics *metrics
 	runtime *runtimeServer
 
 	turned   atomic.Int64 // when the loop last turned, in milliseconds
@@ -130,6 +131,7 @@ func (a *app) startServing(flags *pflag.FlagSet) (s *serving, err error) {
 	}
 	a.tokens = newLiveToken(c.Token)
 	s = &serving{flags: flags}
+	s.metrics = newMetrics(s.figures)
 	_, s.found, _ = loadSettings(flags, a.Getenv, a.paths, false)
 	s.turned.Store(time.Now().UnixMilli())
 	defer func() {
@@ -138,7 +140,7 @@ func (a *app) startServing(flags *pflag.FlagSet) (s *serving, err error) {
 		}
 	}()
 	s.watching, err = a.newWatching(watchOptions{paths: c.Watch, from: c.From, hooks: c.Hooks, archive: c.Archive,
-		hears: c.HookListen != "" || c.HookSocket != "", flush: c.Drain})
+		hears: c.HookListen != "" || c.HookSocket != "", flush: c.Drain, took: s.metrics.hook})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +194,7 @@ func (s *serving) listenHooks() error {
 		doors[ad.Name] = &door{s: s, adapter: ad}
 	}
 	s.hooks, err = agent.ServeHooks(agent.HookConfig{Observer: &door{s: s}, Log: s.log, Place: &place,
-		Serves: func(name string) agent.Observer { return doors[name] }})
+		Serves: func(name string) agent.Observer { return doors[name] }, Took: s.metrics.hook})
 	return err
 }
 

@@ -84,6 +84,7 @@ type watchOptions struct {
 	archive string
 	hears   bool          // hooks come from elsewhere too
 	flush   time.Duration // how long the end waits for what is left to be sent
+	took    func(adapter string, held bool, d time.Duration)
 }
 
 // watched is what aep-wrap watch --once tells.
@@ -187,7 +188,7 @@ func (a *app) newWatching(o watchOptions) (*watching, error) {
 		}
 	}
 	for _, dir := range hooks {
-		d, err := agent.NewHookDir(agent.HookDirConfig{Dir: dir, Adapters: candidates, Watch: w.hub, Archive: o.archive, Log: w.log})
+		d, err := agent.NewHookDir(agent.HookDirConfig{Dir: dir, Adapters: candidates, Watch: w.hub, Archive: o.archive, Log: w.log, Took: o.took})
 		if err != nil {
 			return nil, fmt.Errorf("hook directory %s: %w", dir, err)
 		}
