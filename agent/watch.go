@@ -22,6 +22,7 @@ import (
 	"aep-wrap/agent/follow"
 	"aep-wrap/control"
 	"aep-wrap/event"
+	"aep-wrap/queue"
 	"aep-wrap/queue/jsonl"
 	"aep-wrap/redaction"
 	"aep-wrap/session"
@@ -459,6 +460,9 @@ func (w *Watch) repeats(r *reading, d *event.Draft) bool {
 	agent := cmp.Or(w.cfg.Agent, r.adapter.Name)
 	parent := w.session(r.adapter, agent, r.id.Fork)
 	parent.peek()
+	if !parent.gone.IsZero() && !d.Time.After(parent.gone) {
+		return true
+	}
 	return parent.state != nil && parent.state.Seen(event.DeriveID(agent, r.id.Fork, d.Type, d.Key))
 }
 
@@ -487,6 +491,7 @@ type watched struct {
 	state *session.State
 	size  int64        // of the log when it was given up
 	told  time.Time    // up to then another process told everything
+	gone  time.Time    // up to then a log told everything that was pruned
 	held  atomic.Int64 // hooks that wait for an answer
 	used  int64
 	at    time.Time // of the last use
@@ -619,6 +624,9 @@ func (d *watched) restore(replay func(func([]byte) error) error) error {
 		if !e.Sequenced {
 			return
 		}
+		if e.Type == queue.PrunedType {
+			d.gone = e.Time
+		}
 		last = *e
 		last.Data = nil
 		switch {
@@ -639,6 +647,9 @@ func (d *watched) restore(replay func(func([]byte) error) error) error {
 			d.told = before
 		}
 	}
+	if d.told.Before(d.gone) {
+		d.told = d.gone
+	}
 	d.state = state
 	d.sess = session.New(session.Config{Agent: d.agent, Host: d.w.cfg.Host, Session: d.session, Traceparent: d.w.cfg.Traceparent, State: state, History: true})
 	return nil
@@ -650,7 +661,20 @@ func (d *watched) peek() {
 		return
 	}
 	d.state = session.NewState()
-	r, err := jsonl.OpenReader(jsonl.Path(d.w.cfg.LogDir, d.agent, d.session), 0)
+	path := jsonl.Path(d.w.cfg.LogDir, d.agent, d.session)
+	fold := func(line []byte) error {
+		if e, err := event.Parse(line); err == nil {
+			d.state.Fold(e)
+			if e.Type == queue.PrunedType {
+				d.gone = e.Time
+			}
+		}
+		return nil
+	}
+	if err := jsonl.Rest(path, fold); err != nil {
+		d.note.Warn("what is left of a pruned log", "session", d.session, "err", err)
+	}
+	r, err := jsonl.OpenReader(path, 0)
 	if err != nil {
 		return
 	}
@@ -660,9 +684,7 @@ func (d *watched) peek() {
 		if err != nil && !errors.Is(err, jsonl.ErrLong) {
 			return
 		}
-		if e, err := event.Parse(line); err == nil {
-			d.state.Fold(e)
-		}
+		_ = fold(line) // it gives nil
 	}
 }
 

@@ -244,6 +244,7 @@ func (p *piece) read(into []*item) (items []*item, whole bool, err error) {
 			return into, false, err
 		}
 	}
+	begun := p.off > 0 // something at or below p.to was passed
 	r, err := jsonl.OpenReader(p.path, p.off)
 	if err != nil {
 		return into, false, err
@@ -273,8 +274,12 @@ func (p *piece) read(into []*item) (items []*item, whole bool, err error) {
 		}
 		pos := event.Position{Epoch: head.Epoch, Seq: head.Seq}
 		if p.to.Less(pos) {
+			if !begun { // the log was removed, and this is one that began after it
+				return into, false, errNotThere
+			}
 			return into, true, nil
 		}
+		begun = true
 		p.off = ref.End()
 		if p.at.Less(pos) {
 			h, _, err := series.ParseHeader(line)

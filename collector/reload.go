@@ -40,7 +40,7 @@ func (c *Collector) Reload(dir string) error {
 	// Oldest first, so that the newest session is the last to give way.
 	var errs []error
 	for _, l := range slices.Backward(chosen) {
-		if err := c.reloadLog(l); err != nil {
+		if err := c.reloadLog(l); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be pruned meanwhile
 			errs = append(errs, err)
 		}
 	}

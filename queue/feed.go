@@ -233,7 +233,7 @@ func (f *Feed) Attach(agent, session string, log *jsonl.Log) error {
 	path, end := log.Path(), log.Size()
 	f.mu.Lock()
 	l := f.lanes[agent+"\x00"+session]
-	known := l != nil && l.path == path
+	known := l != nil && l.path == path && l.end <= end // shorter than it was, it is another one
 	f.mu.Unlock()
 	var off int64
 	var at jsonl.Position
@@ -255,11 +255,11 @@ func (f *Feed) Attach(agent, session string, log *jsonl.Log) error {
 		l.orphan = nil
 		f.active--
 	}
-	if l.path == path { // still about: it goes on from what it has
+	if l.path == path && l.end <= end { // still about: it goes on from what it has
 		off = l.end
 	} else {
 		f.setLog(l, path)
-		l.acked = at
+		l.acked, l.end = at, 0
 	}
 	if off < end {
 		f.push(l, &entry{lane: l, span: true, off: off, end: end})

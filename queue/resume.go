@@ -119,6 +119,9 @@ func (f *Feed) open(path string) (o orphan, err error) {
 	if o.lock, err = jsonl.LockSink(path, f.o.Sink); err != nil {
 		return o, err
 	}
+	if _, err := os.Stat(path); err != nil { // it was pruned: opening it would make it
+		return o, err
+	}
 	log, err := jsonl.OpenPath(path)
 	if err != nil {
 		return o, err

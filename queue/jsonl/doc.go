@@ -12,6 +12,8 @@
 //	{session}.{sink}.pos  how far a sink has taken the log in
 //	{session}.{sink}.sending  held by who sends the log on for an owner that died
 //	{session}.torn        half lines that a crash left at the log's end
+//	{session}.want        somebody whose session it is waits for one that watches it
+//	{session}.pruned      what is left of a log that was removed: see Removal
 //
 // The package knows nothing of events but where an envelope keeps its id, its
 // position and the like (see Head). It never looks at content.

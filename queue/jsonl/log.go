@@ -369,9 +369,12 @@ func (l *Log) sync() {
 }
 
 // Replay gives every line that the log holds, oldest first, without its
-// newline. The line is only good until fn returns. Lines beyond MaxLine are
-// passed over.
+// newline; before them, what was left of a log that was removed here. The line
+// is only good until fn returns. Lines beyond MaxLine are passed over.
 func (l *Log) Replay(fn func(line []byte) error) error {
+	if err := Rest(l.path, fn); err != nil {
+		return fmt.Errorf("log %s: %w", l.path, err)
+	}
 	r, err := OpenReader(l.path, 0)
 	if err != nil {
 		return err

@@ -48,7 +48,10 @@ func ParsePosition(raw []byte) (Position, error) {
 // false. A position that cannot be read is an error: going on from the log's
 // start sends events again, which loses nothing.
 func LoadPosition(path, sink string) (p Position, ok bool, err error) {
-	name := sinkPath(path, sink, ".pos")
+	return loadPosition(sinkPath(path, sink, ".pos"))
+}
+
+func loadPosition(name string) (p Position, ok bool, err error) {
 	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, false, nil
@@ -64,11 +67,14 @@ func LoadPosition(path, sink string) (p Position, ok bool, err error) {
 
 // SavePosition keeps a sink's position in the log at path.
 func SavePosition(path, sink string, p Position) error {
+	return savePosition(sinkPath(path, sink, ".pos"), p)
+}
+
+func savePosition(name string, p Position) error {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	name := sinkPath(path, sink, ".pos")
 	tmp := name + ".tmp"
 	if err := os.WriteFile(tmp, append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("position %s: %w", name, err)
