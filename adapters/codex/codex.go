@@ -44,7 +44,7 @@ var hooksWait = hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: tr
 
 // waits: a held hook locks the dialog, a request of the app server's does not.
 func waits(m adapters.Moment) adapters.Ask {
-	if asked(m) != "" {
+	if question(m) != "" {
 		return adapters.Ask{Held: true, Both: true}
 	}
 	return hooksWait(m)

@@ -13,6 +13,9 @@ func captures(t testing.TB) (ms []adapters.Moment) {
 	ms = append(ms, adaptertest.Captures(t, adapters.Log, name, "logs", "*")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Hook, name, "hooks", "*")...)
 	ms = append(ms, adaptertest.Captures(t, adapters.Hook, name, "sequences", "*")...)
+	for _, raw := range []string{approval, patch, rights, input, elicit, resolved} {
+		ms = append(ms, served(t, raw)...)
+	}
 	return append(ms, adaptertest.Captures(t, adapters.Transcript, name, "logs", "*")...)
 }
 
@@ -82,6 +85,72 @@ func TestRolloutJoins(t *testing.T) {
 	})
 }
 
+// The app server's messages, as a client of it got them.
+const (
+	listened = `{"method":"thread/status/changed","params":{"threadId":"s","status":{"type":"active","activeFlags":["waitingOnApproval"]}}}`
+	over     = `{"method":"thread/status/changed","params":{"threadId":"s","status":{"type":"active","activeFlags":[]}}}`
+	approval = `{"method":"item/commandExecution/requestApproval","id":0,"params":{"kind":"command","threadId":"s","turnId":"t1","itemId":"c1","startedAtMs":1795986959156,
+		"environmentId":"local","reason":"why","command":"/bin/bash -lc 'rm x'","cwd":"/home/user/proj","commandActions":[{"type":"unknown","command":"rm x"}],
+		"availableDecisions":["accept",{"acceptWithExecpolicyAmendment":{"execpolicy_amendment":["rm","x"]}},"cancel"]}}`
+	patch    = `{"method":"item/fileChange/requestApproval","id":1,"params":{"threadId":"s","turnId":"t1","itemId":"c2","startedAtMs":1,"reason":null,"grantRoot":null}}`
+	rights   = `{"method":"item/permissions/requestApproval","id":2,"params":{"threadId":"s","turnId":"t1","itemId":"c3","cwd":"/","permissions":{"network":{"enabled":true}},"startedAtMs":1,"reason":"net"}}`
+	input    = `{"method":"item/tool/requestUserInput","id":3,"params":{"threadId":"s","turnId":"t1","itemId":"c4","isBlocking":true,"questions":[{"id":"q","header":"H","question":"Which?","options":[{"label":"A","description":"a"}]}]}}`
+	elicit   = `{"method":"mcpServer/elicitation/request","id":4,"params":{"threadId":"s","turnId":"t1","serverName":"srv","mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"n":{"type":"string"}}}}}`
+	resolved = `{"method":"serverRequest/resolved","params":{"threadId":"s","requestId":0},"emittedAtMs":1}`
+)
+
+func served(t testing.TB, raw string) []adapters.Moment {
+	o, err := event.ParseObject([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.Item(o)
+}
+
+// What the server asks is of the tool that the hooks told of, and is over when
+// the server says so, whoever answered.
+func TestServerJoins(t *testing.T) {
+	hook := func(n, more string) adapters.Moment {
+		return adaptertest.Moment(t, adapters.Hook, n, `{"session_id":"s","turn_id":"t1"`+more+`}`)
+	}
+	ask := served(t, approval)[0]
+	adaptertest.Stories(t, Adapter(), ran, []adaptertest.Story{
+		{Name: "allowed at the screen", Moments: []adapters.Moment{
+			hook("UserPromptSubmit", ``),
+			hook("PreToolUse", `,"tool_name":"Bash","tool_use_id":"c1","tool_input":{"command":"rm x"}`),
+			ask, ask, served(t, resolved)[0], served(t, resolved)[0],
+			hook("PostToolUse", `,"tool_name":"Bash","tool_use_id":"c1","tool_input":{"command":"rm x"},"tool_response":""`),
+		}, Want: "session.started; run.started t1; tool.requested t1; attention.requested t1; attention.resolved t1; tool.completed t1"},
+		{Name: "of a tool that no hook told of", Moments: []adapters.Moment{hook("UserPromptSubmit", ``), ask, served(t, resolved)[0]},
+			Want: "session.started; run.started t1; attention.requested t1; attention.resolved t1"},
+	})
+	if got := answer(ask, adapters.Answer{Option: "deny", Text: "no"}); string(got.Body) != `{"jsonrpc":"2.0","id":0,"result":{"decision":"decline"}}` {
+		t.Errorf("%s", got.Body)
+	}
+	for _, raw := range []string{rights, input, elicit} {
+		if ms := served(t, raw); len(ms) != 1 || question(ms[0]) != "" {
+			t.Errorf("%s can be answered", raw)
+		}
+	}
+}
+
+// We listen to a thread while it waits for somebody, and no longer.
+func TestServerListens(t *testing.T) {
+	for raw, want := range map[string]string{listened: "thread/resume", over: "thread/unsubscribe", approval: "", `{"method":"thread/closed","params":{"threadId":"s"}}`: ""} {
+		o, err := event.ParseObject([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, q := range server.More(o) {
+			got += q.Path
+		}
+		if got != want {
+			t.Errorf("%s: %s; want %s", raw, got, want)
+		}
+	}
+}
+
 // ---- launching
 
 var endpoint, launch = adaptertest.Endpoint(Adapter()), adaptertest.Launch
@@ -92,9 +161,28 @@ func wires() []adaptertest.Wire {
 	return []adaptertest.Wire{
 		{Name: "plain", Launch: launch(nil, nil, "codex"), Endpoint: endpoint},
 		{Name: "held", Launch: adaptertest.Held(launch(nil, nil, "codex")), Endpoint: endpoint},
+		{Name: "dual", Launch: dualed("codex", "-c", "model_reasoning_effort=high", "resume", "--last"), Endpoint: endpoint},
 		{Name: "npx", Launch: launch(nil, []string{"AEP_HOOKS=all"}, "npx", "-y", "@openai/codex", "exec", "--json", "go"), Endpoint: spaced},
 		{Name: "hooks-off", Launch: launch(map[string]string{"/home/user/.codex/config.toml": "model = \"x\"\n[features]\nhooks = false # no\n"}, nil,
 			"codex", "exec", "--json", "go"), Endpoint: endpoint},
+	}
+}
+
+func dualed(words ...string) adapters.Launch {
+	l := adaptertest.Held(launch(nil, nil, words...))
+	l.Dual = true
+	return l
+}
+
+// Where nobody could answer, or nobody is asked, --dual changes nothing.
+func TestDual(t *testing.T) {
+	nobody := dualed("codex")
+	nobody.Both = 0
+	for _, l := range []adapters.Launch{dualed("codex", "exec", "hi"), dualed("codex", "review"), dualed("codex", "--worktree"), nobody} {
+		w, err := Wire(l, endpoint)
+		if err != nil || w.Server != nil || len(w.Notes) != 1 || !strings.Contains(w.Notes[0], "--dual changes nothing") {
+			t.Errorf("%q: %+v %v", l.Args, w, err)
+		}
 	}
 }
 

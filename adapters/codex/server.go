@@ -42,7 +42,7 @@ var server = &adapters.Serving{
 		}
 		return nil, more
 	}}},
-	Asked:  asked,
+	Asked:  question,
 	Answer: answer,
 	Tells:  true,
 }
@@ -151,9 +151,9 @@ func asks() *Table {
 			"item/commandExecution/requestApproval": request(append(tool[:len(tool):len(tool)], RespondVia)...),
 			"item/fileChange/requestApproval":       request(append(tool[:len(tool):len(tool)], RespondVia)...),
 			"item/permissions/requestApproval":      request(append(tool[:len(tool):len(tool)], Observed)...),
-			"item/tool/requestUserInput":            request(AsForm("params.questions", "multiSelect")).Note("answered in the screen alone"),
+			"item/tool/requestUserInput":            request(AsForm("params.questions", "multiSelect"), atScreen).Note("answered in the screen alone"),
 			"mcpServer/elicitation/request": Emit("attention.requested", Need("ask.id"), Key("params.turnId", "ask.id"), Pair("ask.id"),
-				Subject("params.serverName"), Elicitation("params.message", "params.requestedSchema")).Note("answered in the screen alone"),
+				Subject("params.serverName"), Elicitation("params.message", "params.requestedSchema"), atScreen).Note("answered in the screen alone"),
 			"serverRequest/resolved": Resolved("ask.id", "answered").
 				Note("by whomever, and without the answer: what becomes of the tool tells that"),
 		},
@@ -165,8 +165,18 @@ var ofCall = Do("", nil, func(in *In, d *event.Draft) bool {
 	return true
 })
 
-// asked is the id of a request that can be answered through us.
-func asked(m adapters.Moment) string {
+// atScreen: a form that is answered there alone.
+var atScreen = Do("", nil, func(_ *In, d *event.Draft) bool {
+	for i := range d.Fields {
+		if d.Fields[i].Name == "respond_via" {
+			d.Fields[i].Value = []any{"oob"}
+		}
+	}
+	return true
+})
+
+// question is the id of a request that can be answered through us.
+func question(m adapters.Moment) string {
 	if m.Channel != adapters.ServerBeside || !slices.Contains([]string{"item/commandExecution/requestApproval", "item/fileChange/requestApproval"}, m.Name) {
 		return ""
 	}
@@ -178,7 +188,7 @@ func asked(m adapters.Moment) string {
 // answer is the result of such a request. A refusal lets the turn go on; it
 // has no place for a reason.
 func answer(m adapters.Moment, a adapters.Answer) *adapters.Request {
-	id, word := asked(m), map[string]string{"allow": "accept", "deny": "decline"}[Chosen(a)]
+	id, word := question(m), map[string]string{"allow": "accept", "deny": "decline"}[Chosen(a)]
 	if id == "" || word == "" {
 		return nil
 	}

@@ -41,7 +41,7 @@ const defaultsFile = "qwen-system-defaults.json"
 // Wire puts our hooks into a copy of the system's default settings, over which
 // Qwen Code merges all others: lists of hooks are joined.
 func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
-	out, words, _, session := commandLine.Begin(l)
+	out, words, at, session := commandLine.Begin(l)
 	if !session {
 		return out, nil
 	}
@@ -69,12 +69,19 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		url = ""
 		note(why + "; command hooks are used instead, which cost a process each")
 	}
+	if why := noDual(l, words); l.Dual && why != "" {
+		l.Dual = false
+		note(why + ": --dual changes nothing")
+	}
 	defaults := s.defaults
 	addHooks(defaults, l, e, url)
 	out.Files = map[string][]byte{defaultsFile: append(event.AppendValue(nil, defaults), '\n')}
 	out.SetEnv = map[string]string{defaultsVar: path.Join(e.Dir, defaultsFile)}
 	if e.Socket != "" {
 		out.SetEnv["AEP_HOOK_SOCKET"] = e.Socket
+	}
+	if l.Dual {
+		wireDual(&out, e, at)
 	}
 	return out, nil
 }
@@ -218,7 +225,7 @@ func addHooks(settings map[string]any, l adapters.Launch, e adapters.Endpoint, u
 		all[k] = v
 	}
 	for _, h := range installed {
-		if h.onRequest && !l.Wants(h.name) {
+		if h.onRequest && !l.Wants(h.name) || l.Dual && h.name == permission { // its screen asks us
 			continue
 		}
 		entry := map[string]any{"type": "http", "url": strings.Join([]string{url, name, h.name}, "/"), "timeout": h.within(l)}

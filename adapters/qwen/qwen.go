@@ -25,22 +25,38 @@ func Adapter() adapters.Adapter {
 		Command:    []string{"qwen"},
 		Pinned:     "0.24.4",
 		Doc:        doc,
-		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
+		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire, Dual: true},
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       hook.LogsAt("transcript_path"),
 		Reading:    reading,
-		Asks:       hook.Asks(map[string]adapters.Ask{permission: {Held: true}, "PreToolUse": {Gate: "tool_name"}}),
+		Asks:       waits,
 		Reply:      Reply,
 		Instruct:   hook.Told("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch"),
 		Cancel:     Cancel,
+		Server:     server,
 	}
 }
 
-var mapMoment, terms = hook.Merge(hooks, stream, chat, alone)
+var mapMoment, terms = hook.Merge(hooks, stream, chat, alone, dual)
 
-// Reply is what a held PermissionRequest, or a gated PreToolUse, hears back.
+var hooksWait = hook.Asks(map[string]adapters.Ask{permission: {Held: true}, "PreToolUse": {Gate: "tool_name"}})
+
+// waits: a held hook keeps the dialog away, what the screen asks by its file
+// does not.
+func waits(m adapters.Moment) adapters.Ask {
+	if question(m) != "" {
+		return adapters.Ask{Held: true, Both: true}
+	}
+	return hooksWait(m)
+}
+
+// Reply is what a held PermissionRequest, a gated PreToolUse, or the screen
+// hears back.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {
+	if r := answer(m, a); r != nil {
+		return r.Body
+	}
 	switch m.Name {
 	case permission:
 		return hook.Decision(a)

@@ -7,10 +7,15 @@ import (
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/adaptertest"
+	"aep-wrap/event"
 )
 
 func captures(t testing.TB) []adapters.Moment {
-	return adaptertest.Captures(t, adapters.Hook, name, "hooks", "*")
+	ms := adaptertest.Captures(t, adapters.Hook, name, "hooks", "*")
+	for _, raw := range []string{tool, request, allowed, refused, late} {
+		ms = append(ms, written(t, raw))
+	}
+	return ms
 }
 
 func TestAdapter(t *testing.T) {
@@ -62,6 +67,79 @@ func TestChannelsJoin(t *testing.T) {
 	})
 }
 
+// What the screen writes into its file, with --dual.
+const (
+	tool    = `{"type":"assistant","session_id":"s","message":{"content":[{"type":"tool_use","id":"c1","name":"run_shell_command","input":{"command":"ls"}}]}}`
+	request = `{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"run_shell_command","tool_use_id":"c1","input":{"command":"ls"},
+		"permission_suggestions":[{"type":"allow","label":"Allow Command","description":"Execute: ls"}],"blocked_path":null}}`
+	allowed = `{"type":"control_response","response":{"subtype":"success","request_id":"r1","response":{"allowed":true}}}`
+	refused = `{"type":"control_response","response":{"subtype":"success","request_id":"r1","response":{"allowed":false}}}`
+	late    = `{"type":"control_response","response":{"subtype":"error","request_id":"r1","error":"tool call is no longer awaiting approval"}}`
+)
+
+func written(t testing.TB, raw string) adapters.Moment {
+	o, err := event.ParseObject([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := server.Item(o)
+	if len(ms) != 1 {
+		t.Fatalf("%s: %d moments", raw, len(ms))
+	}
+	if ms[0].Session == "" {
+		ms[0].Session = "s" // that which was told of last
+	}
+	return ms[0]
+}
+
+// What the screen asks is of the tool that its file told of before, and is
+// answered where it was, in its words.
+func TestDualJoins(t *testing.T) {
+	hook := func(n, more string) adapters.Moment {
+		return adaptertest.Moment(t, adapters.Hook, n, `{"session_id":"s","prompt_id":"s########0"`+more+`}`)
+	}
+	const call = `,"tool_name":"run_shell_command","tool_input":{"command":"ls"},"tool_use_id":"toolu_1","tool_call_id":"c1"`
+	prompt := hook("UserPromptSubmit", `,"prompt":"go"`)
+	ask := written(t, request)
+	adaptertest.Stories(t, Adapter(), adaptertest.Said, []adaptertest.Story{
+		{Name: "allowed at the screen", Moments: []adapters.Moment{prompt, written(t, tool), ask, written(t, allowed), hook("PreToolUse", call),
+			hook("PostToolUse", call+`,"tool_response":{}`), hook("Stop", "")},
+			Want: "session.started; run.started; tool.requested; attention.requested; attention.answered allow; attention.resolved answered; tool.completed; run.finished"},
+		{Name: "refused", Moments: []adapters.Moment{prompt, written(t, tool), ask, written(t, refused), written(t, late)},
+			Want: "session.started; run.started; tool.requested; attention.requested; attention.answered deny; attention.resolved answered"},
+	})
+	if got := answer(ask, adapters.Answer{Text: "not now"}); got == nil || string(got.Body) != `{"allowed":false,"request_id":"r1","type":"confirmation_response"}` {
+		t.Errorf("%+v", got)
+	}
+	if server.Item(map[string]any{"type": "stream_event"}) != nil {
+		t.Error("pieces of what is said are moments")
+	}
+}
+
+// Where nobody could answer, or there is no screen, --dual changes nothing.
+func TestDual(t *testing.T) {
+	for line, want := range map[string]bool{"qwen": true, "qwen --approval-mode default": true, "qwen -p hi": false, "qwen --json-file f": false} {
+		l := dualed(strings.Fields(line)...)
+		w, err := Wire(l, endpoint)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case (w.Server != nil) != want:
+			t.Errorf("%s: %+v", line, w)
+		case want && (w.Args[1] != "--json-file" || strings.Contains(string(w.Files[defaultsFile]), permission)):
+			t.Errorf("%s: %q, or %s is hooked", line, w.Args, permission)
+		case !want && (len(w.Notes) != 1 || !strings.Contains(w.Notes[0], "--dual changes nothing")):
+			t.Errorf("%s: %q", line, w.Notes)
+		}
+	}
+}
+
+func dualed(words ...string) adapters.Launch {
+	l := adaptertest.Held(launch(nil, nil, words...))
+	l.Dual, l.TTY = true, true
+	return l
+}
+
 // ---- launching
 
 var endpoint, launch = adaptertest.Endpoint(Adapter()), adaptertest.Launch
@@ -70,6 +148,7 @@ func wires() []adaptertest.Wire {
 	return []adaptertest.Wire{
 		{Name: "plain", Launch: launch(nil, nil, "qwen"), Endpoint: endpoint},
 		{Name: "held", Launch: adaptertest.Held(launch(nil, nil, "qwen")), Endpoint: endpoint},
+		{Name: "dual", Launch: dualed("qwen", "--approval-mode", "default"), Endpoint: endpoint},
 		{Name: "npx", Endpoint: endpoint, Launch: launch(map[string]string{
 			"/etc/corp/system-defaults.json": `{"model":{"name":"m"},"hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}`,
 		}, []string{"QWEN_CODE_SYSTEM_SETTINGS_PATH=/etc/corp/settings.json", "AEP_HOOKS=all"}, "npx", "-y", "@qwen-code/qwen-code", "-o", "stream-json", "hi")},
