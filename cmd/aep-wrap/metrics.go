@@ -227,7 +227,7 @@ func newMetrics(read func() figures) *metrics {
 		Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600}}, []string{"adapter"})
 	m.registry.MustRegister(m, m.took, m.held, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "aep_wrap_build_info", Help: "1; its label is the version.",
-			ConstLabels: prometheus.Labels{"version": version}}, func() float64 { return 1 }))
+			ConstLabels: prometheus.Labels{"version": readBuildInfo().Version}}, func() float64 { return 1 }))
 	return m
 }
 
