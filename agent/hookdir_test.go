@@ -371,6 +371,38 @@ func TestHeldHooksOutliveTheWatch(t *testing.T) {
 	}
 }
 
+// A request whose hook is gone with the watch that held it comes to an end in
+// its time.
+func TestALostHookTimesOut(t *testing.T) {
+	t.Parallel()
+	dir, logs := filepath.Join(t.TempDir(), "hooks"), t.TempDir()
+	open := func() *HookDir {
+		h, err := NewHookDir(HookDirConfig{Dir: dir, Adapters: all.List(), Watch: newAnsweringWatch(t, logs, time.Second), Poll: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	h := open()
+	putHook(t, dir, "1.claude-code.PermissionRequest.held.json", heldTool)
+	if err := takeAndDie(h, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "1.claude-code.PermissionRequest.held.json")); err != nil {
+		t.Fatal(err)
+	}
+	stop := runHookDir(t, open())
+	putHook(t, dir, "2.claude-code.Notification.json", `{"session_id":"s","message":"m"}`)
+	want := []string{"attention.requested", "attention.timeout"}
+	for deadline := time.Now().Add(20 * time.Second); !slices.Equal(attention(sessionLogs(t, logs)["claude-code/s"]), want); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("got %q, want %q", attention(sessionLogs(t, logs)["claude-code/s"]), want)
+			break
+		}
+	}
+	stop()
+}
+
 // takeAndDie takes the hook that is there, has it answered, and drops the watch
 // where it stands: nothing of it runs on.
 func takeAndDie(h *HookDir, answer bool) error {

@@ -606,6 +606,7 @@ func (d *watched) open(now time.Time) error {
 	}
 	if anew && d.control != nil { // what was accepted for the model went with who had it
 		owed = append(owed, d.sess.Bind(now, d.control.Recover(d.session))...)
+		d.expireOrphans(now)
 	}
 	if err := d.tell(owed, nil); err != nil {
 		d.forget()

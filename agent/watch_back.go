@@ -175,6 +175,27 @@ func (d *watched) again(e entry) []event.Draft {
 	return d.sess.Bind(d.now(), append([]event.Draft{told}, more...))
 }
 
+// expireOrphans sees to it that requests which an earlier watch held come to an
+// end in their time, also where their hooks do not come back.
+func (d *watched) expireOrphans(now time.Time) {
+	for _, p := range d.control.Holds().Orphans() {
+		if p.Until.IsZero() {
+			continue
+		}
+		time.AfterFunc(max(p.Until.Sub(now), 0)+unread, func() {
+			d.w.work.Lock()
+			defer d.w.work.Unlock()
+			if d.control == nil || !d.control.Holds().Orphan(p.ID) {
+				return
+			}
+			over := event.Draft{Header: event.Header{Type: "attention.timeout", Subject: p.ID, Time: d.now()}}
+			if err := d.w.write(d, entry{at: d.now(), drafts: []event.Draft{over}}); err != nil {
+				d.note.Warn("a request that nobody holds was not closed", "session", d.session, "err", err)
+			}
+		})
+	}
+}
+
 // Command takes a command to a session of an agent's.
 func (w *Watch) Command(o control.Origin, agent string, line []byte, h event.Header) control.Reply {
 	w.work.Lock()

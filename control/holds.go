@@ -419,7 +419,27 @@ func (h *Holds) Orphan(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r, ok := h.open.get(id)
-	return ok && r.told == "" && r.hold == nil && r.Answerable()
+	return ok && r.orphan()
+}
+
+func (r *request) orphan() bool { return r.told == "" && r.hold == nil && r.Answerable() }
+
+// Orphans lists such requests; Until is the deadline that they were told with.
+func (h *Holds) Orphans() (out []Pending) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open.all(func(_ string, r *request) bool {
+		if r.orphan() {
+			p := Pending{Request: r.Request, Line: r.line, Asked: r.asked}
+			if e, err := event.Parse(r.line); err == nil {
+				data, _ := event.ParseObject(e.Data)
+				p.Until, _ = time.Parse(time.RFC3339Nano, str(data, "expires_at"))
+			}
+			out = append(out, p)
+		}
+		return true
+	})
+	return out
 }
 
 // Taken is the option that a request was answered with from afar, as its
