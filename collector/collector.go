@@ -135,6 +135,7 @@ func New(cfg Config) *Collector {
 		"/stream":          get(Watch, c.stream),
 		"/socket":          get(AllRoles, c.socket),
 		"/link":            {map[string]method{"POST": {AllRoles, c.mintLink}}},
+		"/erase":           {map[string]method{"POST": {AllRoles, c.erase}}},
 		"/link/exchange":   {map[string]method{"POST": {0, c.exchangeLink}}},
 		"/healthz":         get(0, c.healthz),
 		"/readyz":          get(0, c.readyz),

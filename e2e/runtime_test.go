@@ -379,3 +379,106 @@ profiles:
 		t.Errorf("%+v; it is %s", x, e.state(run))
 	}
 }
+
+// Whoever is erased leaves nothing but places: in the run's own log, and in the
+// collector's memory, where a consumer in the middle goes on exactly. A wrapper
+// that begins again, and is behind, sends nothing of it either.
+func TestRuntimeErases(t *testing.T) {
+	gate(t)
+	w := makeWorld(t, claudeProgram, func(*world) {})
+	addr := freeAddress(t)
+	w.env = []string{"AEP_LISTEN=" + addr, "XDG_RUNTIME_DIR="}
+	t.Cleanup(w.endCollector)
+	e := w.runtime(fmt.Sprintf(`
+profiles:
+  demo:
+    command: [%q, demo-agent]
+    wrap: [--adapter, demo, --hold, 1s]
+`, wrapper(t)))
+	run := e.run("demo", "play", map[string]any{"subject_ids": []string{"ann"}})
+	e.follow(run, "", nil)
+	before := e.log(run)
+	held := func(last string) (lines []string) {
+		t.Helper()
+		req, err := http.NewRequest("GET", "http://"+addr+"/stream?live=0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+e.token)
+		req.Header.Set("Last-Event-ID", last)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		all := bufio.NewScanner(resp.Body)
+		all.Buffer(nil, 1<<20)
+		for all.Scan() {
+			if data, ok := strings.CutPrefix(all.Text(), "data: "); ok {
+				lines = append(lines, data)
+			}
+		}
+		return lines
+	}
+	at := before[0]
+	last := fmt.Sprintf("%s:%d:%d", at.Session, at.Epoch, at.Seq)
+	first := held(last)
+	if len(first) < 10 || !strings.Contains(strings.Join(first, ""), `"data"`) {
+		t.Fatalf("the collector holds %q", first)
+	}
+	m := e.call("subject.erase", map[string]any{"subject_id": "ann", "mode": "redact"})
+	told, _ := json.Marshal(m)
+	for _, want := range []string{`"resource":"session_log"`, `"resource":"collector_buffer"`, `"resource":"shipped_events"`, `"resource":"agent_transcripts"`} {
+		if !strings.Contains(string(told), want) {
+			t.Errorf("the manifest lacks %s: %s", want, told)
+		}
+	}
+	after := e.log(run)
+	if len(after) != len(before) {
+		t.Fatalf("%d of %d lines are left", len(after), len(before))
+	}
+	for i, ev := range after {
+		if b := before[i]; ev.ID != b.ID || ev.Type != b.Type || ev.Position() != b.Position() || len(ev.Data) != 0 || ev.Subject != "" {
+			t.Errorf("%+v is left of %+v", ev, b)
+		}
+	}
+	then := held(last)
+	if len(then) != len(first) {
+		t.Fatalf("behind %s there are %d, and were %d", last, len(then), len(first))
+	}
+	for i, line := range then {
+		a, errA := event.Parse([]byte(line))
+		b, errB := event.Parse([]byte(first[i]))
+		if errA != nil || errB != nil || a.ID != b.ID || a.Position() != b.Position() || len(a.Data) != 0 {
+			t.Errorf("%s is held of %s", line, first[i])
+		}
+	}
+	for _, f := range []string{"goal", "out", "err", "rule.json"} {
+		if _, err := os.Stat(filepath.Join(e.dir, "runs", run, f)); err == nil {
+			t.Errorf("%s is still there", f)
+		}
+	}
+	// As if nothing of the log had been acknowledged: it is sent to its end.
+	logs := filepath.Join(e.dir, "runs", run, "log")
+	saved, _ := filepath.Glob(filepath.Join(logs, "*", "*.pos"))
+	if len(saved) == 0 {
+		t.Fatal("no position was saved")
+	}
+	for _, f := range saved {
+		if err := os.WriteFile(f, []byte(fmt.Sprintf(`{"id":%q,"epoch":%d,"seq":%d,"offset":1}`, at.ID, at.Epoch, at.Seq)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.endCollector()
+	if x := w.start(wrapper(t), "--log-dir", logs, "flush").wait(); x.code != 0 {
+		t.Fatalf("%+v", x)
+	}
+	for _, line := range held(last) {
+		if strings.Contains(line, `"data"`) && !strings.Contains(line, "x.aep-wrap.") {
+			t.Errorf("sent anew: %s", line)
+		}
+	}
+	if n := len(held(last)); n < len(after)-1 {
+		t.Errorf("%d of %d were sent anew", n, len(after)-1)
+	}
+}

@@ -1,6 +1,9 @@
 package execution
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Runner carries runs out: each is an agent launched headless with a goal, as
 // if by hand, on the same road as any other. It is safe for concurrent use.
@@ -16,10 +19,15 @@ type Runner interface {
 	// Find gives the job of a run that was started before, perhaps by another
 	// runtime on the same store: it may be over. Its session logs are there.
 	Find(run string) Job
-	// Forget removes what is kept of a run's job: logs and spools. Lines of the
-	// logs become tombstones where keep says so: their ids and positions stay.
-	Forget(run string, keep bool) ([]Retained, error)
+	// Forget removes what is kept of a run's job: logs, and what was passed on
+	// from them as far as it is reached. Lines of the logs become tombstones where
+	// keep says so: their ids and positions stay. The error is ErrBusy, and
+	// nothing is gone, where somebody is at the logs.
+	Forget(run string, keep bool) ([]Erased, []Retained, error)
 }
+
+// ErrBusy says that a run's logs are being written or sent.
+var ErrBusy = errors.New("the run's logs are in use")
 
 // Profile says what a command can honour of what an embedder asks. What it
 // cannot is refused when the agent is created.

@@ -388,13 +388,12 @@ func TestARunThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestLists(t *testing.T) {
-	w := newWorld(t)
-	id := w.agent(nil)
-	const n = 450
+// fill puts n runs of an agent's into the store.
+func (w *world) fill(agent string, n int) {
+	w.t.Helper()
 	err := w.srv.Store.update(func(t tx) error {
 		for range n {
-			r := runRecord{Run: Run{ID: w.srv.ids.make(runPrefix, time.Now()), AgentID: id, State: Complete, SubjectIDs: []string{}}}
+			r := runRecord{Run: Run{ID: w.srv.ids.make(runPrefix, time.Now()), AgentID: agent, State: Complete, SubjectIDs: []string{}}}
 			if err := t.putRun(r); err != nil {
 				return err
 			}
@@ -402,21 +401,46 @@ func TestLists(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	seen := map[string]bool{}
+}
+
+// A list of ten thousand is whole and in order, each entry once, while more runs
+// begin; and its last page costs what its first does.
+func TestLists(t *testing.T) {
+	w := newWorld(t)
+	id, other := w.agent(nil), w.agent(nil)
+	const n, limit = 10_000, 200
+	w.fill(id, n/2)
+	w.fill(other, 300)
+	w.fill(id, n/2)
+	var all []string
+	var took []time.Duration
 	cursor := any("")
-	for pages := 0; cursor != nil; pages++ {
-		r := w.must("run.list", map[string]any{"agent_id": id, "limit": 200, "cursor": cursor})
+	for cursor != nil {
+		began := time.Now()
+		r := w.must("run.list", map[string]any{"agent_id": id, "limit": limit, "cursor": cursor})
+		took = append(took, time.Since(began))
 		for _, item := range r["items"].([]any) {
-			seen[item.(map[string]any)["id"].(string)] = true
+			all = append(all, item.(map[string]any)["id"].(string))
 		}
-		if cursor = r["cursor"]; pages > 3 {
+		if cursor = r["cursor"]; len(took) == 10 {
+			w.fill(id, 150) // while somebody reads
+			w.fill(other, 150)
+		}
+		if len(took) > n/limit+1 {
 			t.Fatal("there is no end")
 		}
 	}
-	if len(seen) != n {
-		t.Errorf("%d runs, want %d", len(seen), n)
+	if len(all) != n+150 || !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Errorf("%d runs, want %d, in order and each once", len(all), n+150)
+	}
+	slices.Sort(took[:10])
+	late := slices.Clone(took[len(took)-11 : len(took)-1])
+	slices.Sort(late)
+	t.Logf("a page takes %v at the start, %v at the end (medians of 10)", took[5], late[5])
+	if late[5] > 10*took[5]+10*time.Millisecond {
+		t.Errorf("a page takes %v at the start and %v at the end", took[5], late[5])
 	}
 	for _, p := range []map[string]any{{"limit": 0}, {"limit": 201}, {"limit": "x"}, {"cursor": "../x"}} {
 		p["agent_id"] = id

@@ -3,6 +3,7 @@ package execution
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 )
 
@@ -147,15 +148,57 @@ func (s *Server) subjectErase(ctx context.Context, p struct {
 		return nil, fail(InvalidParams, "mode: want hard_delete or redact")
 	}
 	m := manifest{SubjectID: p.SubjectID, Deleted: []Erased{}, Redacted: []Erased{}, Retained: []Retained{}, GeneratedAt: Time{s.Now()}}
-	var sole []runRecord
+	// The logs come first: should that fail half-way, the store still says what
+	// there is to erase. A run that sleeps does not wake meanwhile.
+	var sole []string
 	err := s.Store.update(func(t tx) error {
-		agents, runs, err := concerned(t, p.SubjectID)
+		_, runs, err := concerned(t, p.SubjectID)
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
 			if r.State == Running {
 				return fail(LifecycleConflict, "%s is running: cancel it first", r.ID)
+			}
+		}
+		for _, r := range runs {
+			if len(without(r.SubjectIDs, p.SubjectID)) > 0 {
+				continue
+			}
+			sole = append(sole, r.ID)
+			if r.State == Sleeping {
+				now := Time{s.Now()}
+				r.State, r.EndedAt = Cancelled, &now
+				if err := t.putRun(r); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range sole {
+		gone, kept, err := s.Runner.Forget(id, true)
+		if errors.Is(err, ErrBusy) {
+			return nil, fail(LifecycleConflict, "%s: its logs are in use: try again", id)
+		}
+		m.Deleted = append(m.Deleted, gone...)
+		m.Retained = append(m.Retained, kept...)
+		if err != nil {
+			s.Log.Error("a run's logs cannot be erased", "run", id, "err", err)
+			m.Retained = append(m.Retained, Retained{"session_log", id, "it could not be erased; the runtime's log says why"})
+		}
+	}
+	err = s.Store.update(func(t tx) error {
+		agents, runs, err := concerned(t, p.SubjectID)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if len(without(r.SubjectIDs, p.SubjectID)) == 0 && !slices.Contains(sole, r.ID) {
+				return fail(LifecycleConflict, "%s began meanwhile: cancel it, and erase again", r.ID)
 			}
 		}
 		for _, r := range runs {
@@ -168,7 +211,6 @@ func (s *Server) subjectErase(ctx context.Context, p struct {
 				}
 				continue
 			}
-			sole = append(sole, r)
 			if err := s.eraseRun(t, r, p.Mode, &m); err != nil {
 				return err
 			}
@@ -182,15 +224,6 @@ func (s *Server) subjectErase(ctx context.Context, p struct {
 	})
 	if err != nil {
 		return nil, err
-	}
-	for _, r := range sole {
-		kept, err := s.Runner.Forget(r.ID, true)
-		m.Retained = append(m.Retained, kept...)
-		if err != nil {
-			m.Retained = append(m.Retained, Retained{"session_log", r.ID, err.Error()})
-		} else {
-			m.Deleted = append(m.Deleted, Erased{"session_log", r.ID})
-		}
 	}
 	return m, nil
 }

@@ -134,6 +134,12 @@ func TestSubjects(t *testing.T) {
 			busy, j := w.run(solo)
 			w.fails(LifecycleConflict, "subject.erase", map[string]any{"subject_id": "ann", "mode": mode})
 			w.done(busy, j)
+			w.runner.busy = true
+			w.fails(LifecycleConflict, "subject.erase", map[string]any{"subject_id": "ann", "mode": mode})
+			w.runner.busy = false
+			if len(w.events(soloRun, "")) != len(before) {
+				t.Error("an erasure that failed has erased something")
+			}
 
 			m, _ := json.Marshal(w.must("subject.erase", map[string]any{"subject_id": "ann", "mode": mode}))
 			if !strings.Contains(string(m), `{"id":"`+bothRun+`","resource":"run"}`) || !strings.Contains(string(m), "sent to a collector") {

@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +35,15 @@ const full = "the-whole-token"
 
 var tokens_ = map[string][]Scope{full: Scopes, "reader": {AgentRead, RunRead}}
 
+// scopesOf knows, beside those, tokens that lack one scope: no-agent.read.
+func scopesOf(token string) ([]Scope, bool) {
+	if lacks, ok := strings.CutPrefix(token, "no-"); ok {
+		return slices.DeleteFunc(slices.Clone(Scopes), func(s Scope) bool { return string(s) == lacks }), true
+	}
+	s, ok := tokens_[token]
+	return s, ok
+}
+
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: t.TempDir(), now: time.Date(2026, 4, 24, 12, 0, 0, 0, time.UTC)}
 	w.runner = &runner{dir: w.dir, jobs: map[string]*job{}}
@@ -50,7 +61,7 @@ func (w *world) open() {
 	w.srv, err = New(Config{
 		Store: store, Runner: w.runner, Name: "aep-wrap", Version: "test",
 		Capabilities: []Capability{SSE, GDPR, ExternalMCP},
-		Scopes:       func(token string) ([]Scope, bool) { s, ok := tokens_[token]; return s, ok },
+		Scopes:       scopesOf,
 		Now:          func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
 	})
 	if err != nil {
@@ -67,6 +78,14 @@ func (w *world) close() {
 	w.http.Close()
 	if err := w.srv.Store.Close(); err != nil {
 		w.t.Error(err)
+	}
+}
+
+// made puts a file into a run's directory.
+func (w *world) made(run, name string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, run, name), []byte("hello"), 0o600); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
@@ -189,6 +208,7 @@ type runner struct {
 	mu   sync.Mutex
 	jobs map[string]*job
 	fail error
+	busy bool
 	gone []string
 }
 
@@ -228,11 +248,14 @@ func (r *runner) get(run string) *job {
 	return r.jobs[run]
 }
 
-func (r *runner) Forget(run string, _ bool) ([]Retained, error) {
+func (r *runner) Forget(run string, _ bool) ([]Erased, []Retained, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.busy {
+		return nil, nil, ErrBusy
+	}
 	r.gone = append(r.gone, run)
-	return []Retained{{"shipped_events", run, "sent to a collector"}}, nil
+	return []Erased{{"session_log", run}}, []Retained{{"shipped_events", run, "sent to a collector"}}, nil
 }
 
 // job is a launch that the test plays.

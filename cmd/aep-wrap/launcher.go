@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +25,7 @@ import (
 	"aep-wrap/control"
 	"aep-wrap/event"
 	"aep-wrap/execution"
+	"aep-wrap/queue/jsonl"
 )
 
 // launcher carries runs out: each is an aep-wrap run of its own, which lives on
@@ -394,61 +397,83 @@ func (j *launchedJob) command(ctx context.Context, session string, cmd event.Eve
 	return err
 }
 
-// Forget erases what a run's launch left. Of its logs the ids and positions
-// stay, as events without content.
-func (l *launcher) Forget(run string, keep bool) (kept []execution.Retained, err error) {
+// Forget erases what a run's launch left, here and in the per-user collector's
+// memory. Of its logs the ids and positions stay, as events without content.
+func (l *launcher) Forget(run string, keep bool) (gone []execution.Erased, kept []execution.Retained, err error) {
 	place := l.place(run)
 	logs, err := filepath.Glob(filepath.Join(place, "log", "*", "*.jsonl"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if keep {
-		for _, path := range logs {
-			if err := tombstones(path); err != nil {
-				return nil, err
+	sessions := map[string]string{} // and their sources
+	for _, path := range logs {
+		err := jsonl.Erase(path, func(line []byte) []byte {
+			h, _, err := event.ParseHeader(line)
+			if err != nil {
+				return nil // what a crash left of a line tells nothing
 			}
+			if h.Sequenced {
+				sessions[h.Session] = h.Source
+			}
+			e := event.Erased(h)
+			return e.AppendJSON(nil)
+		})
+		if owned := (*jsonl.ErrOwned)(nil); errors.As(err, &owned) {
+			return nil, nil, fmt.Errorf("%w: %w", execution.ErrBusy, err)
 		}
+		if err != nil {
+			return nil, nil, err
+		}
+		gone = append(gone, execution.Erased{Resource: "session_log", ID: strings.TrimSuffix(filepath.Base(path), ".jsonl")})
 	}
 	entries, err := os.ReadDir(place)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, e := range entries {
 		if keep && e.Name() == "log" {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(place, e.Name())); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return []execution.Retained{
-		{Resource: "shipped_events", ID: run, Reason: "what was sent to a collector and its consumers is theirs to erase"},
-		{Resource: "agent_transcripts", ID: run, Reason: "what the agent keeps of its own, such as its session files, is not reached"},
-	}, nil
+	for session, source := range sessions {
+		switch n, err := l.app.eraseHeld(session, source); {
+		case err != nil:
+			kept = append(kept, execution.Retained{Resource: "collector_buffer", ID: session, Reason: "the collector of this machine could not be told: " + err.Error()})
+		case n > 0:
+			gone = append(gone, execution.Erased{Resource: "collector_buffer", ID: session})
+		}
+	}
+	return gone, append(kept,
+		execution.Retained{Resource: "shipped_events", ID: run, Reason: "what pages, sinks and other collectors took before is theirs to erase"},
+		execution.Retained{Resource: "agent_transcripts", ID: run, Reason: "what the agent keeps of its own, such as its session files, is not reached"},
+	), nil
 }
 
-// tombstones rewrites a log: each event keeps its id, type, time and position,
-// and loses everything else.
-func tombstones(path string) error {
-	b, err := os.ReadFile(path)
+// eraseHeld has the per-user collector erase what it holds of a session. One that
+// does not run holds nothing.
+func (a *app) eraseHeld(session, source string) (events int, err error) {
+	socket := a.paths.collectorSocket(a.Getenv)
+	body, err := json.Marshal(map[string]string{"session": session, "source": source})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var out []byte
-	for line := range bytes.Lines(b) {
-		e, err := event.Parse(bytes.TrimSpace(line))
-		if err != nil {
-			continue // what a crash left of a line tells nothing
-		}
-		t := event.Event{Header: event.Header{
-			ID: e.ID, Type: e.Type, Time: e.Time, Source: e.Source, Agent: e.Agent, Session: e.Session, Run: e.Run,
-			Sequenced: e.Sequenced, Epoch: e.Epoch, Seq: e.Seq, Severity: e.Severity, Capture: event.None,
-		}}
-		out = append(t.AppendJSON(out), '\n')
+	client := &http.Client{Timeout: dialWait, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", socket) }}}
+	resp, err := client.Post("http://aep-collector/erase", "application/json", bytes.NewReader(body))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return 0, nil
+	case err != nil:
+		return 0, err
 	}
-	tmp := path + ".erasing"
-	if err := os.WriteFile(tmp, out, 0o600); err != nil {
-		return err
+	defer resp.Body.Close()
+	var told struct{ Events int }
+	if resp.StatusCode != http.StatusOK {
+		return 0, errors.New(resp.Status)
 	}
-	return os.Rename(tmp, path)
+	err = json.NewDecoder(resp.Body).Decode(&told)
+	return told.Events, err
 }
