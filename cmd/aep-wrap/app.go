@@ -68,35 +68,31 @@ type endpoint struct {
 	Base   string // origin, without a slash at its end
 	Token  string // "" where the socket's mode is the trust
 	Socket string // unix socket to dial instead of Base's host, or ""
+	files  tlsFiles
 }
 
 // endpoint is the collector that the configuration names: --collector, else
 // the per-user one by its socket.
 func (a *app) endpoint() endpoint {
 	if a.cfg.Collector != "" {
-		return endpoint{Base: a.cfg.Collector, Token: a.cfg.Token}
+		return endpoint{Base: a.cfg.Collector, Token: a.cfg.Token, files: a.cfg.TLS}
 	}
 	return endpoint{Base: "http://aep-collector", Socket: a.paths.collectorSocket(a.Getenv)}
 }
 
 // client is an HTTP client for the endpoint. It sets no overall timeout:
-// streams stay open.
+// streams stay open. No proxy comes between us and a unix socket.
 func (e endpoint) client() *http.Client {
-	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		ResponseHeaderTimeout: 30 * time.Second,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ForceAttemptHTTP2:     true,
+	if e.Socket == "" {
+		return &http.Client{Transport: newCollectorTransport(e.files)}
 	}
 	dial := net.Dialer{Timeout: 10 * time.Second}
-	t.DialContext = dial.DialContext
-	if e.Socket != "" {
-		t.Proxy = nil
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dial.DialContext(ctx, "unix", e.Socket)
-		}
-	}
-	return &http.Client{Transport: t}
+		},
+		ResponseHeaderTimeout: 30 * time.Second,
+	}}
 }
 
 // exitError carries the exit code that a command ends with. Without an err

@@ -30,6 +30,7 @@ type config struct {
 	Collector  string // origin of the collector to send to; "" is the per-user one
 	Token      string
 	TokenFile  string
+	TLS        tlsFiles
 	Capture    event.Level
 	CaptureFor map[string]event.Level // by category
 	SecretEnv  []string
@@ -103,6 +104,12 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.Token, err = parseToken(v); return }},
 	{name: "token-file", arg: "FILE", usage: "file that holds the bearer token",
 		apply: func(c *config, v string) error { c.TokenFile = v; return nil }},
+	{name: "ca-file", arg: "FILE", usage: "trust a collector by the certificates in this file alone, as PEM, instead of the system's; read again when it changes",
+		apply: func(c *config, v string) error { c.TLS.ca = v; return nil }},
+	{name: "client-cert", arg: "FILE", usage: "show the collector this certificate, as PEM; read again when it changes",
+		apply: func(c *config, v string) error { c.TLS.cert = v; return nil }},
+	{name: "client-key", arg: "FILE", usage: "the key of --client-cert",
+		apply: func(c *config, v string) error { c.TLS.key = v; return nil }},
 	{name: "capture", arg: "LEVEL", usage: "how much events may say: none, metadata, redacted or full", def: "metadata",
 		apply: func(c *config, v string) (err error) { c.Capture, err = event.ParseLevel(v); return }},
 	{name: "capture-for", arg: "CATEGORY=LEVEL", usage: "the same for one category", def: "attention=redacted", list: true,
@@ -266,6 +273,10 @@ func loadSettings(fs *pflag.FlagSet, getenv func(string) string, p paths, all bo
 		if c.Token, err = readTokenFile(p.expand(c.TokenFile)); err != nil {
 			errs = append(errs, fmt.Errorf("--token-file: %w", err))
 		}
+	}
+	c.TLS = c.TLS.at(p)
+	if _, err = c.TLS.config(); err != nil {
+		errs = append(errs, err)
 	}
 	c.LogDir = p.expand(c.LogDir)
 	if c.LogDir, err = filepath.Abs(c.LogDir); err != nil {
