@@ -66,6 +66,7 @@ type config struct {
 	HookSecretFile  string
 	HealthListen    string // or off
 	Drain           time.Duration
+	Keep            keeping        // of session logs
 	Runtime         runtimeOptions // its listen is "" where there is none
 }
 
@@ -175,6 +176,10 @@ var settings = []setting{
 		apply: func(c *config, v string) (err error) { c.HealthListen, err = parseListen(v); return }},
 	{name: "drain", arg: "DUR", serve: true, def: "10s", usage: "how long serve, told to end, goes on sending what is left",
 		apply: func(c *config, v string) (err error) { c.Drain, err = parseWait(v); return }},
+	{name: "keep-for", arg: "DUR", serve: true, def: "30d", usage: "remove session logs that were not written to for so long, such as 12h or 30d, and archived hooks; 0 keeps them for ever",
+		apply: func(c *config, v string) (err error) { c.Keep.age, err = parseAge(v); return }},
+	{name: "keep-size", arg: "SIZE", serve: true, def: "2GiB", usage: "remove the oldest session logs until all are no more than this, such as 500MB; 0 keeps all",
+		apply: func(c *config, v string) (err error) { c.Keep.size, err = parseSize(v); return }},
 	{name: "runtime-listen", arg: "ADDR", serve: true, usage: "where serve serves the Agent Execution Protocol too (see aep-wrap runtime)",
 		apply: func(c *config, v string) (err error) { c.Runtime.listen, err = parseLoopback(v); return }},
 	{name: "runtime-profile", arg: "FILE", serve: true, usage: "file of the commands that its agents run",

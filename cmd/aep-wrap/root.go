@@ -172,6 +172,7 @@ func commands(a *app) []*cobra.Command {
 		newValidateCmd(a),
 		newSinkCmd(a),
 		newFlushCmd(a),
+		newPruneCmd(a),
 		newReplayCmd(a),
 		newRedactCmd(a),
 		newAdaptersCmd(a),

@@ -96,6 +96,7 @@ func (a *app) serve(ctx context.Context, flags *pflag.FlagSet, paths []string) e
 	ended := make(chan error, 1)
 	work.Go(func() { ended <- s.run(running) })
 	work.Go(func() { s.turn(running) })
+	work.Go(func() { a.pruneEvery(running, s.log, s.say) })
 	var broken <-chan error
 	if s.runtime != nil {
 		broken = s.runtime.ended
