@@ -61,6 +61,9 @@ type Adapter struct {
 	// one that is only watched.
 	Launch *Launching
 
+	// Checks are what else may keep the runtime from being heard.
+	Checks []Check
+
 	// Map turns a moment into whole, ungated drafts; nil is "nothing happened
 	// that the protocol speaks of". What it does not know becomes an x.* draft.
 	Map func(Moment) []event.Draft

@@ -48,6 +48,11 @@ func Validate(a Adapter) error {
 			bad("Pinned is empty: say which version of the runtime the tables were checked against")
 		}
 	}
+	for _, c := range a.Checks {
+		if c.Name == "" || c.Files == nil || c.Found == nil || c.Fix == "" {
+			bad("Checks: %q needs a name, files, what is found in them, and its fix", c.Name)
+		}
+	}
 	if r := a.Reading; r != nil && (r.Identify == nil || len(r.Paths) == 0) {
 		bad("Reading needs Paths and Identify: without them no log is known for one of its own")
 	}

@@ -25,6 +25,7 @@ func Adapter() adapters.Adapter {
 		Title:      "Claude Code",
 		Command:    []string{"claude"},
 		Pinned:     "2.1.197",
+		Checks:     checks,
 		Doc:        doc,
 		Launch:     &adapters.Launching{Detect: Detect, Wire: Wire},
 		Map:        mapMoment,

@@ -601,3 +601,13 @@ func TestRefusedInTheDialog(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+func TestChecks(t *testing.T) {
+	adaptertest.Checks(t, Adapter(), []adaptertest.Checked{
+		{Name: "policy", Files: map[string]string{}, Want: ""},
+		{Name: "policy", Files: map[string]string{policyDir() + "/managed-settings.d/10.json": `{"model":"x"}`}, Want: ""},
+		{Name: "policy", Files: map[string]string{policyDir() + "/managed-settings.d/10.json": `{"allowManagedHooksOnly":true}`},
+			Want: "policy allows managed hooks only (allowManagedHooksOnly) in " + policyDir() + "/managed-settings.d/10.json"},
+		{Name: "policy", Files: map[string]string{policyDir() + "/managed-settings.d/20.json": `{"disableAllHooks":true}`}, Want: "policy disables all hooks"},
+	})
+}

@@ -24,6 +24,7 @@ func Adapter() adapters.Adapter {
 		Title:      "Gemini CLI",
 		Command:    []string{"gemini"},
 		Pinned:     "0.61.0",
+		Checks:     checks,
 		Doc:        doc,
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,

@@ -117,3 +117,18 @@ func TestWire(t *testing.T) {
 func FuzzWire(f *testing.F) {
 	adaptertest.FuzzWire(f, Adapter(), "/home/user/.gemini/settings.json", nil, 100, nil)
 }
+
+func TestChecks(t *testing.T) {
+	const trust = "/home/user/.gemini/trustedFolders.json"
+	const not = "this folder is not trusted"
+	adaptertest.Checks(t, Adapter(), []adaptertest.Checked{
+		{Name: "folder trust", Want: not},
+		{Name: "folder trust", Files: map[string]string{trust: `{"/home/user/proj":"TRUST_FOLDER"}`}},
+		{Name: "folder trust", Files: map[string]string{trust: `{"/home/user":"TRUST_FOLDER"}`}},
+		{Name: "folder trust", Files: map[string]string{trust: `{"/home/user/other":"TRUST_PARENT"}`}},
+		{Name: "folder trust", Files: map[string]string{trust: `{"/home/user/project":"TRUST_FOLDER"}`}, Want: not},
+		{Name: "folder trust", Files: map[string]string{trust: `{"/home/user/proj":"DO_NOT_TRUST"}`}, Want: not},
+		{Name: "folder trust", Files: map[string]string{"/home/user/.gemini/settings.json": `{"security":{"folderTrust":{"enabled":false}}}`}},
+		{Name: "folder trust", Env: []string{"GEMINI_CLI_TRUST_WORKSPACE=true"}},
+	})
+}

@@ -219,6 +219,9 @@ func (d *doctor) agent(ad adapters.Adapter, wanted bool) bool {
 	d.ok("agent", "%s", tilde(path, a.paths.home))
 	d.version(ad, path)
 	d.hooks(ad, path, command)
+	for _, c := range ad.Checks {
+		d.check(c, &launch{app: a, path: path, args: []string{command}, env: a.agentEnv()}, wanted)
+	}
 	return true
 }
 
@@ -263,8 +266,17 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) {
 	l := &launch{app: d.app, path: path, args: []string{command}, env: d.app.agentEnv()}
 	seen := l.seen()
 	seen.TTY = true
+	read := map[string]string{} // what the adapter looked into
+	seen.ReadFile = func(path string) ([]byte, error) {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			read[path] = string(b)
+		}
+		return b, err
+	}
 	w, err := ad.Launch.Wire(seen, adapters.Endpoint{
 		HookURL: "http://127.0.0.1:1/hook/doctor", OTLPURL: "http://127.0.0.1:1/otlp/doctor", Helper: helper(ad.Name), Dir: "/tmp/aep-doctor", Socket: "/tmp/aep-doctor/hook.sock",
+		Port: 1, Secret: "doctor",
 	})
 	switch {
 	case err != nil:
@@ -272,7 +284,7 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) {
 		return
 	case len(w.Notes) > 0:
 		for _, n := range w.Notes {
-			d.bad("hooks", "change that setting, or read aep-wrap adapters show "+ad.Name, "%s", strings.TrimPrefix(n, ad.Command[0]+": "))
+			d.bad("hooks", d.mend(n, read, ad.Name), "%s", strings.TrimPrefix(n, ad.Command[0]+": "))
 		}
 	default:
 		d.ok("hooks", "nothing keeps them from being installed")
@@ -282,7 +294,8 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) {
 		switch {
 		case c == adapters.Process, c == adapters.Drafts, c == adapters.Log: // of other launches
 		case c == adapters.Stream && w.Stdout == "", c == adapters.Hook && len(w.Notes) > 0,
-			c == adapters.Transcript && ad.Logs == nil && len(w.Logs) == 0:
+			c == adapters.Transcript && ad.Logs == nil && len(w.Logs) == 0,
+			(c == adapters.Server || c == adapters.ServerBeside) && w.Server == nil:
 			silent = append(silent, string(c))
 		default:
 			speak = append(speak, string(c))
@@ -302,6 +315,53 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) {
 			d.bad("session log", "give yourself the right to read it", "%s: %v", tilde(root, d.app.paths.home), err)
 		}
 	}
+}
+
+// check looks for what an adapter knows of that its wiring does not meet. What
+// is about this folder is a finding for who asks about the agent here.
+func (d *doctor) check(c adapters.Check, l *launch, wanted bool) {
+	seen := l.seen()
+	files := map[string][]byte{}
+	for _, pattern := range c.Files(seen) {
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			if b, err := os.ReadFile(path); err == nil {
+				files[path] = b
+			}
+		}
+	}
+	what := c.Found(seen, files)
+	switch {
+	case what == "":
+		d.ok(c.Name, "nothing is in the way")
+	case c.Here && !wanted:
+		d.note(c.Name, c.Fix, "%s", what)
+	default:
+		d.bad(c.Name, c.Fix, "%s", what)
+	}
+}
+
+// settingNamed is a setting as a note names it: (hooksConfig.enabled).
+var settingNamed = regexp.MustCompile(`\(([A-Za-z_]+(?:\.[A-Za-z_]+)*)(?: = [^)]*)?\)`)
+
+// mend says where the setting is that a note names.
+func (d *doctor) mend(note string, read map[string]string, adapter string) string {
+	m := settingNamed.FindStringSubmatch(note)
+	if m == nil {
+		return "start it otherwise, or read aep-wrap adapters show " + adapter
+	}
+	words := strings.Split(m[1], ".")
+	var files []string
+	for path, content := range read {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(content, w) }) {
+			files = append(files, tilde(path, d.app.paths.home))
+		}
+	}
+	if files == nil {
+		return "change " + m[1] + ", or read aep-wrap adapters show " + adapter
+	}
+	slices.Sort(files)
+	return "change " + m[1] + " in " + strings.Join(files, " or ") + ", or ask whoever manages it"
 }
 
 func channelsOf(ad adapters.Adapter) (out []adapters.Channel) {
