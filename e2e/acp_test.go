@@ -2,11 +2,17 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,95 +91,238 @@ func (e *editor) asked(m map[string]any) {
 	}
 }
 
-// An editor, the tee and a real agent: the editor allows a command, or it is
-// refused from afar while the editor's dialog is open.
-func TestACP(t *testing.T) {
-	for _, a := range agentCases {
-		args, ok := map[string][]string{"copilot": {"--acp"}, "kimi": {"acp"}}[a.program.command]
-		if !ok {
-			continue
+// acpAgent is a real agent that speaks the protocol.
+type acpAgent struct {
+	agentCase
+	args []string // what makes it speak
+	mode string   // the session mode in which it asks; "" is the one that it starts in
+	mute bool     // it tells nothing of a tool that was refused
+}
+
+func acpAgents() (all []acpAgent) {
+	speaking := map[string]acpAgent{
+		"copilot":  {args: []string{"--acp"}},
+		"kimi":     {args: []string{"acp"}},
+		"gemini":   {args: []string{"--acp", "-m", "gemini-2.5-flash"}, mute: true},
+		"qwen":     {args: []string{"--acp"}, mode: "default"},
+		"opencode": {args: []string{"acp"}},
+	}
+	for _, c := range agentCases {
+		if a, ok := speaking[c.program.command]; ok {
+			a.agentCase = c
+			all = append(all, a)
 		}
-		for _, way := range []string{"editor", "afar"} {
-			t.Run(a.program.command+"/"+way, func(t *testing.T) {
-				path := a.program.path(t)
+	}
+	return append(all, acpAgent{mode: "default", agentCase: agentCase{
+		program: program{command: "claude-agent-acp", npm: "@agentclientprotocol/claude-agent-acp", version: "0.101.0", node: 22},
+		files:   claudeFiles,
+		env:     func(*world) []string { return nil },
+	}})
+}
+
+// acpVisit is an editor at work with an agent behind the tee.
+type acpVisit struct {
+	*editor
+	w             *world
+	cmd           *exec.Cmd
+	session       any
+	sent, written bytes.Buffer // what the editor said, and what it heard
+}
+
+// acpOpen starts an agent behind the tee, and opens a session.
+func acpOpen(t *testing.T, a acpAgent, w *world, choose string, words ...string) *acpVisit {
+	t.Helper()
+	v := &acpVisit{w: w, editor: &editor{t: t, choose: choose, heard: make(chan map[string]any, 1<<14)}}
+	v.cmd = exec.Command(wrapper(t), append(append([]string{"acp"}, words...), a.args...)...)
+	v.cmd.Dir, v.cmd.Env = w.dir(), w.environ()
+	in, err := v.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.in = struct {
+		io.Writer
+		io.Closer
+	}{io.MultiWriter(in, &v.sent), in}
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.cmd.Process.Kill() })
+	go func() {
+		defer close(v.heard)
+		r := bufio.NewReader(out)
+		for {
+			line, err := r.ReadBytes('\n')
+			v.written.Write(line)
+			var m map[string]any
+			if json.Unmarshal(line, &m) == nil {
+				v.heard <- m
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	v.call(1, "initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{"fs": map[string]any{"readTextFile": false, "writeTextFile": false}}})
+	v.session = v.call(2, "session/new", map[string]any{"cwd": w.dir(), "mcpServers": []any{}})["sessionId"]
+	if a.mode != "" {
+		v.call(3, "session/set_mode", map[string]any{"sessionId": v.session, "modeId": a.mode})
+	}
+	return v
+}
+
+func (v *acpVisit) prompt(script string) map[string]any {
+	v.t.Helper()
+	return v.call(4, "session/prompt", map[string]any{"sessionId": v.session, "prompt": []any{map[string]any{"type": "text", "text": "go [[script:" + script + "]]"}}})
+}
+
+// close ends the agent as an editor does: its input first, then a signal.
+func (v *acpVisit) close() error {
+	v.in.Close()
+	signal := time.AfterFunc(10*time.Second, func() { _ = v.cmd.Process.Signal(syscall.SIGTERM) })
+	defer signal.Stop()
+	for range v.heard { // to the end of its output
+	}
+	return v.cmd.Wait()
+}
+
+// tells compares what was told, whatever the order of a request and its tool.
+func (v *acpVisit) tells(want ...string) {
+	v.t.Helper()
+	got := slices.DeleteFunc(types(v.w.events()), func(typ string) bool { return event.Category(typ) == "control" })
+	for i := 1; i < len(got); i++ {
+		if got[i-1] == "attention.requested" && got[i] == "tool.requested" {
+			got[i-1], got[i] = got[i], got[i-1]
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		v.t.Errorf("events (- want + got):\n%s", d)
+	}
+}
+
+// An editor, the tee and a real agent: the editor allows a command; it is
+// refused from afar while the editor's dialog is open; a turn is cancelled from
+// afar; the agent is killed.
+func TestACP(t *testing.T) {
+	for _, a := range acpAgents() {
+		t.Run(a.program.command, func(t *testing.T) {
+			path := a.program.path(t)
+			world := func(t *testing.T) *world {
 				w := makeWorld(t, a.program, a.files)
 				w.env = a.env(w)
-				stop := func() {}
-				words := []string{"acp"}
-				e := &editor{t: t, choose: "allow_once", heard: make(chan map[string]any, 1024)}
-				if way == "afar" {
-					stop = w.collect()
-					words, e.choose = append(words, "--answer"), ""
-				}
-				cmd := exec.Command(wrapper(t), append(append(words, "--", path), args...)...)
-				cmd.Dir, cmd.Env = w.dir(), w.environ()
-				var err error
-				if e.in, err = cmd.StdinPipe(); err != nil {
+				return w
+			}
+			answered := []string{"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved"}
+
+			// Between two tees of the system's: what one side wrote is what the
+			// other read, to the byte, and a message of 1 MB with it.
+			t.Run("editor", func(t *testing.T) {
+				w := world(t)
+				heard, said := filepath.Join(w.root, "heard"), filepath.Join(w.root, "said")
+				between := filepath.Join(w.root, "between")
+				if err := os.WriteFile(between, []byte("#!/bin/sh\ntee "+heard+" | \"$@\" | tee "+said+"\n"), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				out, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				go func() {
-					defer close(e.heard)
-					r := bufio.NewReader(out)
-					for {
-						line, err := r.ReadBytes('\n')
-						var m map[string]any
-						if json.Unmarshal(line, &m) == nil {
-							e.heard <- m
-						}
-						if err != nil {
-							return
-						}
-					}
-				}()
-				e.call(1, "initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{"fs": map[string]any{"readTextFile": false, "writeTextFile": false}}})
-				opened := e.call(2, "session/new", map[string]any{"cwd": w.dir(), "mcpServers": []any{}})
-				answered := make(chan struct{})
-				go func() {
-					defer close(answered)
-					if way == "afar" {
-						(&stage{world: w}).respondBy("reject")
-					}
-				}()
-				result := e.call(3, "session/prompt", map[string]any{"sessionId": opened["sessionId"], "prompt": []any{map[string]any{"type": "text", "text": "go [[script:bash1]]"}}})
-				<-answered
-				if result["stopReason"] != "end_turn" {
+				v := acpOpen(t, a, w, "allow_once", "--", between, path)
+				v.say(map[string]any{"method": "_test/big", "params": map[string]any{"pad": strings.Repeat("x", 1<<20)}})
+				if result := v.prompt("bash1"); result["stopReason"] != "end_turn" {
 					t.Errorf("%v", result)
 				}
-				e.in.Close()
-				for range e.heard { // to the end of its output
-				}
-				if err := cmd.Wait(); err != nil {
-					t.Errorf("the agent ended with %v", err)
-				}
-				stop()
-				events := w.events()
-				got := slices.DeleteFunc(types(events), func(typ string) bool { return event.Category(typ) == "control" })
-				outcome := "tool.completed"
-				if way == "afar" {
-					outcome = "tool.failed"
-					if !slices.Contains(e.notes, "$/cancel_request") {
-						t.Errorf("the editor was not told: %s", strings.Join(e.notes, " "))
+				_ = v.close()
+				for file, want := range map[string]*bytes.Buffer{heard: &v.sent, said: &v.written} {
+					got, err := os.ReadFile(file)
+					if err != nil || !bytes.Equal(got, want.Bytes()) {
+						t.Errorf("%s: %v: %d bytes, %d at the editor, and they differ", file, err, len(got), want.Len())
 					}
 				}
-				want := []string{"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", outcome, "run.finished", "session.ended"}
-				if d := cmp.Diff(want, got); d != "" {
-					t.Errorf("events (- want + got):\n%s", d)
-				}
+				v.tells(append(answered, "tool.completed", "run.finished", "session.ended")...)
 			})
-		}
+
+			t.Run("afar", func(t *testing.T) {
+				w := world(t)
+				stop := w.collect()
+				v := acpOpen(t, a, w, "", "--answer", "--", path)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					(&stage{world: w}).respondBy("reject", "cancel", "deny")
+				}()
+				result := v.prompt("bash1")
+				<-done
+				if result["stopReason"] == nil {
+					t.Errorf("%v", result)
+				}
+				if !slices.Contains(v.notes, "$/cancel_request") {
+					t.Errorf("the editor was not told: %s", strings.Join(v.notes, " "))
+				}
+				_ = v.close()
+				stop()
+				ended := "run.finished"
+				if result["stopReason"] == "cancelled" { // to some, a refusal ends the turn
+					ended = "run.cancelled"
+				}
+				want := append(answered, "tool.failed", ended, "session.ended")
+				if a.mute {
+					want = slices.DeleteFunc(want, func(typ string) bool { return typ == "tool.failed" })
+				}
+				v.tells(want...)
+			})
+
+			t.Run("cancel", func(t *testing.T) {
+				w := world(t)
+				stop := w.collect()
+				v := acpOpen(t, a, w, "", "--answer", "--", path)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					cancelled(&stage{world: w})
+				}()
+				if result := v.prompt("slowtext"); result["stopReason"] != "cancelled" {
+					t.Errorf("%v", result)
+				}
+				<-done
+				_ = v.close()
+				stop()
+				v.tells("session.started", "run.started", "run.cancelled", "session.ended")
+				checkBy("control")(&stage{world: w}, w.events())
+			})
+
+			t.Run("killed", func(t *testing.T) {
+				w := world(t)
+				v := acpOpen(t, a, w, "", "--", path)
+				v.say(map[string]any{"id": 4, "method": "session/prompt", "params": map[string]any{"sessionId": v.session, "prompt": []any{map[string]any{"type": "text", "text": "go [[script:slowtext]]"}}}})
+				w.told("run.started", 1)
+				killed := 0
+				lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", v.cmd.Process.Pid))
+				for _, list := range lists {
+					children, _ := os.ReadFile(list)
+					for _, pid := range strings.Fields(string(children)) {
+						if n, err := strconv.Atoi(pid); err == nil && syscall.Kill(n, syscall.SIGKILL) == nil {
+							killed++
+						}
+					}
+				}
+				if killed == 0 {
+					t.Skip("the agent's process is not seen here")
+				}
+				for range v.heard { // to the end of its output, which is not held open
+				}
+				if code := exitCode(t, v.cmd.Wait()); code != 137 {
+					t.Errorf("exit code %d, want that of SIGKILL, 137", code)
+				}
+				w.nobodyLeft()
+				v.tells("session.started", "run.started", "run.failed", "session.ended")
+			})
+		})
 	}
 }
 
 // respondBy answers the request that waits with the first option whose id
-// holds a word.
-func (s *stage) respondBy(word string) {
+// holds one of the words.
+func (s *stage) respondBy(words ...string) {
 	s.eventually("a request that can be answered", func() bool {
 		for line := range strings.Lines(s.run(wrapper(s.world.t), "pending", "--json").stdout) {
 			var p struct {
@@ -185,7 +334,7 @@ func (s *stage) respondBy(word string) {
 				continue
 			}
 			for _, o := range p.Options {
-				if strings.Contains(o.ID, word) {
+				if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(o.ID, w) }) {
 					s.command("respond", p.Session, p.ID, "--option", o.ID)
 					return true
 				}
