@@ -2,6 +2,7 @@ package collector
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -91,6 +92,46 @@ func TestDeepReplay(t *testing.T) {
 
 func commandLine(id, session, sender string) string {
 	return fmt.Sprintf(`{"aep":"0.1","id":%q,"type":"control.cancel","time":"2026-01-02T03:04:05Z","source":"aep://h/agent/%s","agent":%q,"session":%q,"data":{"scope":"session"}}`, id, sender, sender, session)
+}
+
+// A log that goes, or goes and begins anew, is missed as one that was never
+// there: what is held comes, and that it is not all is said.
+func TestDeepReplayOfALogThatWent(t *testing.T) {
+	lines := locals("s", 300)
+	for name, anew := range map[string][]string{
+		"it went":     nil,
+		"a later one": {strings.Replace(local("s", 0), `"epoch":0`, `"epoch":1`, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := serveLogs(t, dir, Limits{SessionEvents: 50})
+			writeLog(t, dir, "a", "s", 0, lines...)
+			s.post(lines...)
+			if got := dataLines(s.replay(from("s", 0, 7))); !slices.Equal(got, lines[8:]) {
+				t.Fatalf("%d events", len(got))
+			}
+			if err := os.Remove(filepath.Join(dir, "a", "s.jsonl")); err != nil {
+				t.Fatal(err)
+			}
+			want := lines[len(lines)-50:]
+			if anew != nil {
+				writeLog(t, dir, "a", "s", 0, anew...)
+				s.post(anew...)
+				want = append(slices.Clone(want[1:]), anew...)
+			}
+			// Who reads when it is missed is sent away, and told when it comes again.
+			if resp, err := s.http.Get(s.base + "/stream?live=0&" + from("s", 0, 7)); err == nil {
+				if _, err = io.Copy(io.Discard, resp.Body); err == nil {
+					t.Error("a replay that lacks events ends as if it was whole")
+				}
+				resp.Body.Close()
+			}
+			body := s.replay(from("s", 0, 7))
+			if got := dataLines(body); !slices.Equal(got, want) || !strings.Contains(body, "replay-exhausted") {
+				t.Errorf("%d events, want %d; exhausted %v", len(got), len(want), strings.Contains(body, "replay-exhausted"))
+			}
+		})
+	}
 }
 
 // A filter and a ceiling hold for what comes out of a log too.
