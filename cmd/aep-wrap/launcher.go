@@ -461,7 +461,9 @@ func (a *app) eraseHeld(session, source string) (events int, err error) {
 		return 0, err
 	}
 	client := &http.Client{Timeout: dialWait, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", socket) }}}
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}}
 	resp, err := client.Post("http://aep-collector/erase", "application/json", bytes.NewReader(body))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
