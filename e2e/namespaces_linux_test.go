@@ -33,6 +33,7 @@ type pod struct {
 	near    int // a process in the network of the sidecar
 	far     int // and in the agent's
 	sidecar *exec.Cmd
+	last    string // what was heard of readiness
 }
 
 // The users of the two sides, and the group that owns the volumes.
@@ -105,7 +106,6 @@ func (p *pod) network() int {
 	}
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -223,6 +223,7 @@ func (p *pod) ready(port int) bool {
 		}()
 	}()
 	a := <-answer
+	p.last = a
 	return strings.HasPrefix(a, "HTTP/1.0 200") || strings.HasPrefix(a, "HTTP/1.1 200")
 }
 
@@ -315,6 +316,7 @@ func (p *pod) told() map[string][]event.Event {
 }
 
 func (p *pod) show() {
+	p.t.Logf("last heard of readiness: %s", p.last)
 	for _, pattern := range []string{"*.out", "spool/logs/*/*.jsonl", "hooks/*"} {
 		files, _ := filepath.Glob(p.path(pattern))
 		for _, f := range files {
