@@ -375,8 +375,11 @@ var ageUnits = map[string]time.Duration{
 func parseAge(v string) (time.Duration, error) {
 	bad := fmt.Errorf("%q: want a time such as 30d, 12h or 2w, or 0 for no limit", v)
 	rest := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(v), " ", ""))
-	if rest == "0" {
-		rest = "0s"
+	switch rest {
+	case "":
+		return 0, bad
+	case "0":
+		return 0, nil
 	}
 	sum := 0.0
 	for rest != "" {
@@ -388,7 +391,7 @@ func parseAge(v string) (time.Duration, error) {
 		sum += n * float64(d)
 		rest = after
 	}
-	if v == "" || sum >= math.MaxInt64 {
+	if sum >= math.MaxInt64 {
 		return 0, bad
 	}
 	return time.Duration(sum), nil
