@@ -125,13 +125,13 @@ func cmpErr(err error, otherwise string) error {
 }
 
 // startServing opens everything, or nothing.
-func (a *app) startServing(flags *pflag.FlagSet) (s *serving, err error) {
+func (a *app) startServing(flags *pflag.FlagSet) (_ *serving, err error) {
 	c := &a.cfg
 	if err := writable(c.LogDir); err != nil {
 		return nil, fmt.Errorf("cannot write session logs in %s: %w; another place: --log-dir DIR", c.LogDir, reason(err))
 	}
 	a.tokens = newLiveToken(c.Token)
-	s = &serving{flags: flags}
+	s := &serving{flags: flags}
 	s.metrics = newMetrics(s.figures)
 	_, s.found, _ = loadSettings(flags, a.Getenv, a.paths, false)
 	s.turned.Store(time.Now().UnixMilli())
