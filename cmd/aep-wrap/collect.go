@@ -351,7 +351,7 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if !o.noToken {
-		go a.watchTokens(ctx, func() ([]collector.Token, error) { return a.collectorTokens(&o) }, tokens, func(now []collector.Token) {
+		go a.watchTokens(ctx, true, func() ([]collector.Token, error) { return a.collectorTokens(&o) }, tokens, func(now []collector.Token) {
 			c.SetTokens(now)
 			if key, err := a.linkKey(now); err == nil {
 				c.SetLinkKey(key)
@@ -466,8 +466,9 @@ func (a *app) publish(info collectorInfo) error {
 }
 
 // watchTokens hands on the tokens when a file of theirs changes. One that
-// cannot be read changes nothing.
-func (a *app) watchTokens(ctx context.Context, read func() ([]collector.Token, error), tokens []collector.Token, set func([]collector.Token), log *slog.Logger) {
+// cannot be read changes nothing. own says that the user's own token is among
+// them.
+func (a *app) watchTokens(ctx context.Context, own bool, read func() ([]collector.Token, error), tokens []collector.Token, set func([]collector.Token), log *slog.Logger) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	told := ""
@@ -476,7 +477,7 @@ func (a *app) watchTokens(ctx context.Context, read func() ([]collector.Token, e
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if _, err := os.Stat(a.paths.token()); err != nil && a.cfg.Token == "" {
+			if _, err := os.Stat(a.paths.token()); own && err != nil && a.cfg.Token == "" {
 				continue // whoever took it away makes a new one
 			}
 			now, err := read()

@@ -194,7 +194,7 @@ func (a *app) startRuntime(o runtimeOptions) (r *runtimeServer, err error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
-	go a.watchTokens(ctx, func() ([]collector.Token, error) { return a.runtimeTokens(&o) }, tokens,
+	go a.watchTokens(ctx, o.tokens == "", func() ([]collector.Token, error) { return a.runtimeTokens(&o) }, tokens,
 		func(now []collector.Token) { scopes.Store(scopesOf(now)) }, log)
 	r.http = &http.Server{
 		Handler: r.srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
