@@ -89,7 +89,8 @@ func TestAPrunedLogIsNotToldAgain(t *testing.T) {
 // if that log was there.
 func TestAForkOfAPrunedLog(t *testing.T) {
 	turn := func(n int) string {
-		return fmt.Sprintf(`{"timestamp":"2026-11-29T12:00:%02dZ","type":"response_item","payload":{"type":"function_call","name":"exec_command","arguments":"{\"cmd\":\"x\"}","call_id":"c%d"}}`+"\n", n, n)
+		return fmt.Sprintf(`{"timestamp":"2026-11-29T12:00:%02dZ","type":"event_msg","payload":{"type":"item_completed","turn_id":"turn%d","item":{"type":"UserMessage","content":[{"type":"text","text":"go"}]}}}`+"\n"+
+			`{"timestamp":"2026-11-29T12:00:%02dZ","type":"event_msg","payload":{"type":"task_complete","turn_id":"turn%d","root_turn_id":"turn%d","last_agent_message":"done"}}`+"\n", n, n, n, n, n)
 	}
 	meta := func(id, more string) string {
 		return fmt.Sprintf(`{"timestamp":"2026-11-29T12:00:%s","type":"session_meta","payload":{"session_id":%q,"id":%q,"cli_version":"0.171.0"}}`+"\n", more, id, id)
