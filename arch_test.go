@@ -291,7 +291,7 @@ func TestEveryAdapterIsListed(t *testing.T) {
 
 // The top level is a plan, not a drawer.
 func TestTopLevel(t *testing.T) {
-	rooms := []string{"adapters", "agent", "bench", "cmd", "collector", "control", "docs", "e2e", "event", "execution", "queue", "redaction", "session", "testdata", "bin"}
+	rooms := []string{"adapters", "agent", "bench", "cmd", "collector", "control", "deploy", "docs", "e2e", "event", "execution", "queue", "redaction", "session", "testdata", "bin"}
 	dirs, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)

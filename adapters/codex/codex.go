@@ -40,15 +40,8 @@ func Adapter() adapters.Adapter {
 
 var mapMoment, terms = hook.Merge(hooks, rollout, stream, alone, asks)
 
-var hooksWait = hook.Asks(map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}})
-
 // waits: a held hook locks the dialog, a request of the app server's does not.
-func waits(m adapters.Moment) adapters.Ask {
-	if question(m) != "" {
-		return adapters.Ask{Held: true, Both: true}
-	}
-	return hooksWait(m)
-}
+var waits = hook.AsksBeside(question, map[string]adapters.Ask{"PermissionRequest": {Held: true}, "PreToolUse": {Gate: "tool_name"}})
 
 // Reply is what a held PermissionRequest, a gated PreToolUse, or the app server
 // hears back. A gate can refuse; what it lets pass is Codex's to decide.

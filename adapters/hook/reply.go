@@ -94,6 +94,18 @@ func Asks(hooks map[string]adapters.Ask) func(adapters.Moment) adapters.Ask {
 	}
 }
 
+// AsksBeside are the hooks that wait, and what the screen asks by another way
+// while its own dialog stays usable.
+func AsksBeside(question func(adapters.Moment) string, hooks map[string]adapters.Ask) func(adapters.Moment) adapters.Ask {
+	asks := Asks(hooks)
+	return func(m adapters.Moment) adapters.Ask {
+		if question(m) != "" {
+			return adapters.Ask{Held: true, Both: true}
+		}
+		return asks(m)
+	}
+}
+
 // Told hands the model a text in the hooks that are named, each by its output's
 // member additionalContext, in the form that several runtimes share. A
 // subagent's hooks, which name it, are left out: what they hear the subagent

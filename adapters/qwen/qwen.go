@@ -40,16 +40,9 @@ func Adapter() adapters.Adapter {
 
 var mapMoment, terms = hook.Merge(hooks, stream, chat, alone, dual)
 
-var hooksWait = hook.Asks(map[string]adapters.Ask{permission: {Held: true}, "PreToolUse": {Gate: "tool_name"}})
-
 // waits: a held hook keeps the dialog away, what the screen asks by its file
 // does not.
-func waits(m adapters.Moment) adapters.Ask {
-	if question(m) != "" {
-		return adapters.Ask{Held: true, Both: true}
-	}
-	return hooksWait(m)
-}
+var waits = hook.AsksBeside(question, map[string]adapters.Ask{permission: {Held: true}, "PreToolUse": {Gate: "tool_name"}})
 
 // Reply is what a held PermissionRequest, a gated PreToolUse, or the screen
 // hears back.

@@ -131,4 +131,3 @@ func (a *app) showConfig(fs *pflag.FlagSet) error {
 	}
 	return nil
 }
-

@@ -24,13 +24,13 @@ import (
 type sink struct {
 	*queue.Feed
 	socket *ws.Emitter
-	name   string        // of the saved positions
-	target post.Config   // the same collector by POST
-	logged func() bool   // a log holds everything that was offered
+	name   string      // of the saved positions
+	target post.Config // the same collector by POST
+	logged func() bool // a log holds everything that was offered
 	// patience is how long the end waits for a collector that takes events in.
 	patience time.Duration
-	stop   func()        // ends what start started
-	done   chan struct{} // closed when it has ended
+	stop     func()        // ends what start started
+	done     chan struct{} // closed when it has ended
 
 	mu     sync.Mutex
 	poster *post.Emitter // of now, or the last
