@@ -18,6 +18,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"aep-wrap/adapters"
+	"aep-wrap/control"
 	"aep-wrap/event"
 )
 
@@ -25,6 +26,7 @@ import (
 const (
 	rpcVersion   = "aep-2026-04-24"
 	rpcPath      = "/aep/v1/rpc"
+	rpcApprove   = "agent.approve_prompt_change"
 	rpcExpired   = -32010
 	rpcPatience  = 30 * time.Second
 	rpcSilence   = 2 * time.Minute // of a run's stream, after which it is taken up anew
@@ -33,22 +35,31 @@ const (
 	rpcMaxRuns   = 256 // that are followed at once
 )
 
-// RuntimeConfig says which runtime is followed, and where what it tells goes.
+// ModifyPrompt is the capability of a runtime whose agents change their own
+// prompts, which its embedders approve.
+const ModifyPrompt = "self.modify_prompt"
+
+// RuntimeConfig says which runtime is followed.
 type RuntimeConfig struct {
 	URL, Token string
 	Run        string // "" is every run that goes on, and those that begin
-	Road       interface {
-		Observe(m adapters.Moment, size int)
-	}
-	Log *slog.Logger
-	Say func(line string)
+	// Reply is the adapter's: the params by which the runtime is told an answer.
+	Reply func(adapters.Moment, adapters.Answer) []byte
+	Log   *slog.Logger
+	Say   func(line string)
+}
+
+// runtimeRoad is where what a runtime tells goes: a Road.
+type runtimeRoad interface {
+	Ask(m adapters.Moment, size int, reply func(adapters.Answer) []byte) *control.Hold
 }
 
 // Runtime is an embedder's view of a runtime that speaks the Agent Execution
-// Protocol: it follows runs, each over as many connections as it takes, and
-// cancels them.
+// Protocol: it follows runs, each over as many connections as it takes, cancels
+// them, and approves changes of prompts.
 type Runtime struct {
 	cfg     RuntimeConfig
+	road    runtimeRoad
 	base    string
 	client  *http.Client
 	id      atomic.Int64
@@ -56,6 +67,7 @@ type Runtime struct {
 	session string
 	agents  map[string]string // of each run that was seen
 	follow  map[string]bool   // runs that are, or were, followed
+	answers sync.WaitGroup
 }
 
 // RPCError is a call that the runtime refused.
@@ -66,7 +78,7 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// NewRuntime makes the view; nothing is asked before Follow.
+// NewRuntime makes the view; nothing is asked before Connect.
 func NewRuntime(c RuntimeConfig) (*Runtime, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -84,13 +96,20 @@ func NewRuntime(c RuntimeConfig) (*Runtime, error) {
 	}, nil
 }
 
-// Follow follows until the run that was named has ended, or ctx does. The first
-// contact must work; later ones are tried again for ever.
-func (r *Runtime) Follow(ctx context.Context) error {
-	if err := r.initialize(ctx); err != nil {
-		return err
-	}
+// Connect makes the first contact, which must work, and says what the runtime
+// offers.
+func (r *Runtime) Connect(ctx context.Context) (offers map[string]bool, err error) {
+	return r.initialize(ctx)
+}
+
+// Follow follows until the run that was named has ended, or ctx does. Contacts
+// that fail are tried again for ever.
+func (r *Runtime) Follow(ctx context.Context, road runtimeRoad) error {
+	r.road = road
+	ctx, cancel := context.WithCancel(ctx)
 	defer r.client.CloseIdleConnections()
+	defer r.answers.Wait()
+	defer cancel()
 	var runs sync.WaitGroup
 	defer runs.Wait()
 	if r.cfg.Run != "" {
@@ -145,7 +164,8 @@ func (r *Runtime) say(line string) {
 	}
 }
 
-func (r *Runtime) initialize(ctx context.Context) error {
+// initialize begins a session with the runtime.
+func (r *Runtime) initialize(ctx context.Context) (offers map[string]bool, err error) {
 	var got struct {
 		SessionID    string          `json:"session_id"`
 		Capabilities map[string]bool `json:"capabilities"`
@@ -153,21 +173,21 @@ func (r *Runtime) initialize(ctx context.Context) error {
 	r.mu.Lock()
 	r.session = ""
 	r.mu.Unlock()
-	err := r.once(ctx, "initialize", map[string]any{
+	err = r.once(ctx, "initialize", map[string]any{
 		"client_info":            map[string]string{"name": "aep-wrap", "version": rpcVersion},
 		"requested_versions":     []string{rpcVersion},
-		"requested_capabilities": map[string]bool{"streaming.sse": true},
+		"requested_capabilities": map[string]bool{"streaming.sse": true, ModifyPrompt: true},
 	}, &got)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case !got.Capabilities["streaming.sse"]:
-		return errors.New("the runtime does not stream events (streaming.sse): nothing of it can be followed")
+		return nil, errors.New("the runtime does not stream events (streaming.sse): nothing of it can be followed")
 	}
 	r.mu.Lock()
 	r.session = got.SessionID
 	r.mu.Unlock()
-	return nil
+	return got.Capabilities, nil
 }
 
 // call calls a method, in a session that is made anew where the runtime has
@@ -176,7 +196,7 @@ func (r *Runtime) call(ctx context.Context, method string, params, result any) e
 	err := r.once(ctx, method, params, result)
 	var refused *RPCError
 	if errors.As(err, &refused) && refused.Code == rpcExpired {
-		if err = r.initialize(ctx); err == nil {
+		if _, err = r.initialize(ctx); err == nil {
 			err = r.once(ctx, method, params, result)
 		}
 	}
@@ -304,7 +324,7 @@ func (r *Runtime) run(ctx context.Context, agent, run string) error {
 		case over || ctx.Err() != nil:
 			return nil
 		case errors.As(err, &refused) && refused.Code == rpcExpired:
-			err = r.initialize(ctx)
+			_, err = r.initialize(ctx)
 		case errors.As(err, &refused):
 			return err
 		}
@@ -323,13 +343,13 @@ func (r *Runtime) run(ctx context.Context, agent, run string) error {
 // stream reads a run's events behind since; over says that its terminal was
 // among them.
 func (r *Runtime) stream(ctx context.Context, agent, run string, since *string, alive func()) (over bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	path := "/aep/v1/runs/" + url.PathEscape(run) + "/events"
 	if *since != "" {
 		path += "?since=" + url.QueryEscape(*since)
 	}
-	res, err := r.send(ctx, http.MethodGet, path, nil)
+	res, err := r.send(reading, http.MethodGet, path, nil)
 	if err != nil {
 		return false, err
 	}
@@ -361,7 +381,9 @@ func (r *Runtime) stream(ctx context.Context, agent, run string, since *string, 
 				m.Time = t
 			}
 		}
-		r.cfg.Road.Observe(m, len(data))
+		if hold := r.road.Ask(m, len(data), func(a adapters.Answer) []byte { return r.cfg.Reply(m, a) }); hold != nil {
+			r.answers.Go(func() { r.await(ctx, hold) })
+		}
 		if id != "" {
 			*since = id
 		}
@@ -374,4 +396,30 @@ func (r *Runtime) stream(ctx context.Context, agent, run string, since *string, 
 		err = errors.New("the stream ended before the run")
 	}
 	return false, err
+}
+
+// await waits for an answer to a prompt's change and tells the runtime. It
+// outlives the stream that asked: the change is the agent's, not the run's.
+func (r *Runtime) await(ctx context.Context, hold *control.Hold) {
+	params := hold.Wait(ctx)
+	if _, ok := hold.Answer(); !ok {
+		return
+	}
+	var asked struct {
+		Approve bool `json:"approve"`
+	}
+	_ = json.Unmarshal(params, &asked) // of the adapter's making
+	var got struct {
+		Applied *bool `json:"applied"`
+	}
+	err := r.call(context.WithoutCancel(ctx), rpcApprove, json.RawMessage(params), &got)
+	if err == nil && asked.Approve && got.Applied != nil && !*got.Applied {
+		err = errors.New("the runtime did not apply it")
+	}
+	if err != nil {
+		r.say(fmt.Sprintf("an answer to a prompt's change was not applied: %v", err))
+		hold.Undelivered()
+		return
+	}
+	hold.Applied()
 }

@@ -26,6 +26,8 @@ func Adapter() adapters.Adapter {
 		Pinned:     "aep-2026-04-24",
 		Doc:        doc,
 		Map:        mapMoment,
+		Asks:       asks,
+		Reply:      reply,
 		Vocabulary: terms,
 	}
 }
@@ -40,6 +42,7 @@ const (
 	errType  = "payload.error.name|payload.error.type|payload.error.code"
 	errText  = "payload.error.message|payload.message|payload.error"
 	took     = "payload.duration_ms"
+	change   = "payload.pending_change_id|payload.change_id"
 	cycle    = "payload.cycle_id|payload.cycle"
 )
 
@@ -53,6 +56,67 @@ var ofCycle = Do("", []adapters.TermField{{Member: "(step)", From: cycle, Level:
 	}
 	return true
 })
+
+// The options of a prompt's change.
+const (
+	approve = "approve"
+	reject  = "reject"
+)
+
+// changed are the facts of a prompt's change that waits: whoever decides has to
+// read what it is.
+var changed = []Fact{Need(change), Kind("review"), Pair(change), Do("", []adapters.TermField{
+	{Member: "prompt", From: "payload.reason", Level: event.Redacted},
+	{Member: "prompt", From: "payload.diff", Level: event.Redacted},
+}, func(in *In, d *event.Draft) bool {
+	text := "The agent wants to change its own prompt"
+	if why := in.Str("payload.reason"); why != "" {
+		text += ": " + why
+	}
+	if diff := in.Str("payload.diff"); diff != "" {
+		text += "\n" + diff
+	}
+	d.Fields = append(d.Fields, event.Labelled("prompt", text, name+" requests review"))
+	return true
+}), Options(Option{ID: approve, Label: "Approve"}, Option{ID: reject, Label: "Reject"}), RespondVia}
+
+// settled adds to a row what it says of the request, where it names the change.
+func settled(row Row, option string) Row {
+	return Many(row, When(Is("it names the change", func(in *In) bool { return in.Str(change) != "" }),
+		Answered(change, option), Nothing("it does not say which change")))
+}
+
+func asked(m adapters.Moment) string {
+	if m.Channel != adapters.Server || m.Name != "prompt.change_queued" {
+		return ""
+	}
+	p, _ := m.Payload["payload"].(map[string]any)
+	for _, k := range []string{"pending_change_id", "change_id"} {
+		if id, _ := p[k].(string); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// asks: a change waits at the runtime, and any embedder can decide meanwhile.
+func asks(m adapters.Moment) adapters.Ask {
+	waits := asked(m) != ""
+	return adapters.Ask{Held: waits, Both: waits}
+}
+
+// reply is the params of agent.approve_prompt_change.
+func reply(m adapters.Moment, a adapters.Answer) []byte {
+	id := asked(m)
+	if id == "" || a.Option != approve && a.Option != reject {
+		return nil
+	}
+	params := map[string]any{"agent_id": m.Session, "pending_change_id": id, "approve": a.Option == approve}
+	if a.Text != "" {
+		params["comment"] = a.Text
+	}
+	return event.AppendValue(nil, params)
+}
 
 func items() *Table {
 	tool := Tool(toolName, callID)
@@ -87,9 +151,9 @@ func items() *Table {
 			"artifact.created": Emit("progress.artifact.produced", Key("run_id", "event_id"), Subject("payload.artifact_id"), Object("artifact", Str("id", "payload.artifact_id"), Str("mime", "payload.mime_type"), Int("bytes", "payload.size_bytes"), Text("name", "payload.name"))),
 			"error":            Emit("error.raised", Key("run_id", "event_id"), Fault(Word("type", errType, "error"), errText), Bool("fatal", "payload.fatal")),
 
-			"prompt.modified":        VendorAs("prompt.modified", Key("run_id", "event_id")),
-			"prompt.change_queued":   VendorAs("prompt.change_queued", Key("run_id", "event_id"), Str("change_id", "payload.pending_change_id|payload.change_id")),
-			"prompt.change_rejected": VendorAs("prompt.change_rejected", Key("run_id", "event_id")),
+			"prompt.modified":        settled(VendorAs("prompt.modified", Key("run_id", "event_id")), approve),
+			"prompt.change_queued":   Emit("attention.requested", changed...),
+			"prompt.change_rejected": settled(VendorAs("prompt.change_rejected", Key("run_id", "event_id")), reject),
 			"message.sent":           VendorAs("message.sent", Key("run_id", "event_id")),
 			"message.delivered":      VendorAs("message.delivered", Key("run_id", "event_id")),
 			"memory.written":         VendorAs("memory.written", Key("run_id", "event_id")),

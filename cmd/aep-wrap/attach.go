@@ -23,7 +23,9 @@ func newAttachCmd(a *app) *cobra.Command {
 		Long: `Follows a runtime that speaks the Agent Execution Protocol (aep-2026-04-24), as
 an embedder of it, and tells what its runs do as events: an agent there is a
 session here, a run a run, a cycle a step. Without --run every run that goes on
-is followed, and those that begin. A run is cancelled by aep-wrap cancel.
+is followed, and those that begin. A run is cancelled by aep-wrap cancel. Where
+the runtime has its agents' changes of their prompts approved, and the token may
+(agent.write), a change is approved or rejected by aep-wrap respond.
 
 --token, or better --token-file, is the runtime's; without them it is that of
 aep-wrap token show, which a runtime of your own takes. What is told goes to the
@@ -68,10 +70,25 @@ func (a *app) attach(ctx context.Context, url, run string) error {
 	}
 	l.id = event.NewID(l.start)
 	l.checkLogDir()
-	var far *agent.Runtime
+	far, err := agent.NewRuntime(agent.RuntimeConfig{URL: url, Token: token, Run: run, Reply: ad.Reply, Log: l.log, Say: l.say})
+	if err != nil {
+		return usageError("%w", err)
+	}
+	offers, err := far.Connect(ctx)
+	if err != nil {
+		return err
+	}
 	if a.cfg.Listen != off {
+		can := control.Can{Vendor: ad.Name, Respond: offers[agent.ModifyPrompt] && a.cfg.Hold != 0, More: []string{control.Cancel}}
+		types, notes, err := control.Accepts(can, a.cfg.Allow, a.cfg.Deny)
+		if err != nil {
+			return usageError("%w", err)
+		}
+		for _, n := range notes {
+			l.say(n)
+		}
 		l.target = control.New(control.Config{
-			Vendor: ad.Name, Accepts: []string{control.Cancel}, Policy: a.cfg.policyOfAnswers(), Clock: systemClock,
+			Vendor: ad.Name, Accepts: types, Policy: a.cfg.policyOfAnswers(), Clock: systemClock,
 			Emit: func(session string, command []byte, drafts []event.Draft) error {
 				return l.road.Control(session, command, drafts)
 			},
@@ -82,14 +99,10 @@ func (a *app) attach(ctx context.Context, url, run string) error {
 		return err
 	}
 	l.makeRoad()
-	far, err = agent.NewRuntime(agent.RuntimeConfig{URL: url, Token: token, Run: run, Road: l.road, Log: l.log, Say: l.say})
-	if err != nil {
-		return usageError("%w", err)
-	}
 	if l.sink != nil {
 		l.sink.start()
 	}
-	err = far.Follow(ctx)
+	err = far.Follow(ctx, l.road)
 	wait, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
 	if ferr := l.road.Flush(wait); ferr != nil {
