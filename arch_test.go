@@ -109,6 +109,8 @@ var rules = []rule{
 		"the body of the hook helper, which runs before every tool call: a little of the standard library and nothing else"},
 	{"execution", []string{"event"},
 		"the Agent Execution Protocol's other role: it is handed who carries runs out, and knows no vendor and no process"},
+	{"execution/executiontest", nil,
+		"the contract asks over a socket, and takes nothing from who is asked"},
 	{"collector/client", []string{"event"},
 		"the consumer's side of any AEP endpoint, not of ours alone"},
 	{"collector/pagetest", nil,

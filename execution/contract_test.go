@@ -2,84 +2,12 @@ package execution
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
+
+	"aep-wrap/execution/executiontest"
 )
-
-// faults are what can be wrong with a call's headers, in the order in which it
-// is looked for.
-var faults = []struct {
-	name          string
-	code          Code
-	header, value string
-}{
-	{"token", AuthnFailed, "Authorization", "Bearer nobody"},
-	{"version", VersionMismatch, versionHeader, "aep-1999-01-01"},
-	{"session", SessionExpired, sessionHeader, "ses_none"},
-}
-
-// rows says of each method what a good call is, and what else it can be refused
-// for. A value "$agent" and the like is an id of the world.
-var rows = map[string]struct {
-	good  map[string]any   // nil where its capability is not served
-	wrong []map[string]any // params that do not fit
-	fails map[Code]map[string]any
-}{
-	"initialize": {good: map[string]any{"requested_versions": []any{Version}},
-		wrong: []map[string]any{{}, {"requested_versions": Version}, {"requested_versions": []any{5}}},
-		fails: map[Code]map[string]any{VersionMismatch: {"requested_versions": []any{"aep-1999-01-01"}}}},
-
-	"agent.create": {good: map[string]any{"name": "a", "constitution": map[string]any{}, "toolset": []any{}},
-		wrong: []map[string]any{{}, {"name": 5}, {"name": "a", "toolset": "Bash"}, {"name": "a", "ceilings": map[string]any{"max_cycles": -1}}},
-		fails: map[Code]map[string]any{
-			ToolNotFound:           {"name": "a", "toolset": []any{"Nuke"}},
-			PolicyViolation:        {"name": "a", "constitution": map[string]any{"mutable_prompt": "x"}, "metadata": map[string]any{"profile": "plain"}},
-			CapabilityNotSupported: {"name": "a", "toolset": []any{"Bash"}, "metadata": map[string]any{"profile": "plain"}},
-		}},
-	"agent.get":  {good: map[string]any{"agent_id": "$agent"}, wrong: ofID("agent_id")},
-	"agent.list": {good: map[string]any{}, wrong: ofList},
-	"agent.update": {good: map[string]any{"agent_id": "$agent", "name": "b"}, wrong: append(ofID("agent_id"), map[string]any{"agent_id": "$agent", "name": ""}),
-		fails: map[Code]map[string]any{
-			LifecycleConflict: {"agent_id": "$archived", "name": "b"},
-			ToolNotFound:      {"agent_id": "$agent", "toolset": []any{"Nuke"}},
-		}},
-	"agent.cancel":                {good: map[string]any{"agent_id": "$agent"}, wrong: ofID("agent_id"), fails: map[Code]map[string]any{LifecycleConflict: {"agent_id": "$archived"}}},
-	"agent.archive":               {good: map[string]any{"agent_id": "$agent"}, wrong: ofID("agent_id"), fails: map[Code]map[string]any{LifecycleConflict: {"agent_id": "$busy"}}},
-	"agent.approve_prompt_change": {},
-
-	"run.create": {good: map[string]any{"agent_id": "$agent", "goal": "x"},
-		wrong: append(ofID("agent_id"), map[string]any{"agent_id": "$agent"}, map[string]any{"agent_id": "$agent", "goal": 5}),
-		fails: map[Code]map[string]any{LifecycleConflict: {"agent_id": "$archived", "goal": "x"}}},
-	"run.get":      {good: map[string]any{"run_id": "$run"}, wrong: ofID("run_id")},
-	"run.list":     {good: map[string]any{"agent_id": "$busy"}, wrong: append(ofID("agent_id"), map[string]any{"agent_id": "$busy", "limit": 0})},
-	"run.cancel":   {good: map[string]any{"run_id": "$running"}, wrong: ofID("run_id"), fails: map[Code]map[string]any{LifecycleConflict: {"run_id": "$run"}}},
-	"run.continue": {good: map[string]any{"run_id": "$sleeping"}, wrong: ofID("run_id"), fails: map[Code]map[string]any{LifecycleConflict: {"run_id": "$run"}}},
-
-	"artifact.get":    {good: map[string]any{"artifact_id": "$artifact"}, wrong: ofID("artifact_id")},
-	"artifact.list":   {good: map[string]any{}, wrong: ofList},
-	"artifact.delete": {good: map[string]any{"artifact_id": "$artifact"}, wrong: ofID("artifact_id")},
-
-	"memory.write": {}, "memory.read": {}, "memory.search": {}, "memory.delete": {},
-	"message.send": {}, "message.inbox": {}, "message.list": {},
-
-	"subject.export": {good: map[string]any{"subject_id": "ann"}, wrong: []map[string]any{{"subject_id": 5}}, fails: map[Code]map[string]any{SubjectNotFound: {"subject_id": "eve"}}},
-	"subject.read":   {good: map[string]any{"subject_id": "ann"}, wrong: []map[string]any{{"subject_id": 5}}, fails: map[Code]map[string]any{SubjectNotFound: {"subject_id": "eve"}}},
-	"subject.erase": {good: map[string]any{"subject_id": "ann", "mode": "redact"}, wrong: []map[string]any{{"subject_id": "ann"}, {"subject_id": "ann", "mode": "all"}},
-		fails: map[Code]map[string]any{SubjectNotFound: {"subject_id": "eve", "mode": "redact"}, LifecycleConflict: {"subject_id": "bob", "mode": "redact"}}},
-}
-
-var ofList = []map[string]any{{"limit": 0}, {"limit": 201}, {"limit": "x"}, {"cursor": "../x"}}
-
-// ofID are params whose id is none, of another kind, or unknown.
-func ofID(name string) (out []map[string]any) {
-	out = append(out, map[string]any{})
-	for _, id := range []any{5, nil, "", "x", "../../etc/passwd", "agt_../x", "ses_01", "agt_00000000000000000000000000", "run_00000000000000000000000000", "art_00000000000000000000000000"} {
-		out = append(out, map[string]any{name: id})
-	}
-	return out
-}
 
 // contract is a world with something of every kind in it.
 type contract struct {
@@ -88,7 +16,7 @@ type contract struct {
 }
 
 func newContract(t *testing.T) *contract {
-	w := &contract{world: newWorld(t), ids: map[string]string{}}
+	w := &contract{world: newWorld(t), ids: map[string]string{"$ann": "ann", "$bob": "bob"}}
 	w.ids["$agent"] = w.agent(nil)
 	w.ids["$archived"] = w.agent(nil)
 	w.must("agent.archive", map[string]any{"agent_id": w.ids["$archived"]})
@@ -107,44 +35,18 @@ func newContract(t *testing.T) *contract {
 	return w
 }
 
-// params has the world's ids put in.
-func (w *contract) params(p map[string]any) string {
-	w.t.Helper()
-	p = maps.Clone(p)
-	for k, v := range p {
-		if s, ok := v.(string); ok && w.ids[s] != "" {
-			p[k] = w.ids[s]
-		}
-	}
-	b, err := json.Marshal(p)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return string(b)
+// suite is the contract's table, asked of this world.
+func (w *contract) suite() *executiontest.Suite {
+	return &executiontest.Suite{Post: w.post, ID: func(name string) string { return w.ids[name] },
+		Without: func(sc string) map[string]string { return w.without(Scope(sc)) }}
 }
+
+func (w *contract) params(p map[string]any) string { return w.suite().Params(p) }
 
 // hears sends a call and checks what it hears; 0 is that it is served.
 func (w *contract) hears(want Code, method, params string, change map[string]string) {
 	w.t.Helper()
-	status, body := w.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params), change)
-	var r struct {
-		JSONRPC string
-		ID      any
-		Result  json.RawMessage
-		Error   *struct {
-			Code Code
-			Data map[string]any
-		}
-	}
-	if err := json.Unmarshal([]byte(body), &r); err != nil || r.JSONRPC != "2.0" || r.ID != 7.0 || status >= 500 {
-		w.t.Fatalf("%s %s: %d %s", method, params, status, body)
-	}
-	switch {
-	case want == 0 && (r.Error != nil || status != 200 || r.Result == nil):
-		w.t.Errorf("%s %s: %d %s", method, params, status, body)
-	case want != 0 && (r.Error == nil || r.Error.Code != want || r.Error.Data["name"] != codes[want].name || status != codes[want].status):
-		w.t.Errorf("%s %s: %d %s, want %d", method, params, status, body, want)
-	}
+	w.suite().Hears(w.t, codes[want].name, method, params, change)
 }
 
 // Every method hears every error that it can, and is served when nothing is
@@ -158,48 +60,20 @@ func TestContract(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		t.Run(name, func(t *testing.T) {
-			row, ok := rows[name]
-			if !ok {
-				t.Fatal("the suite has no row for it")
-			}
 			w := newContract(t)
 			m := methods[name]
-			good := "{}"
-			if row.good != nil {
-				good = w.params(row.good)
-			}
-			for _, f := range faults {
-				if f.name == "session" && name == "initialize" {
-					continue
-				}
-				w.hears(f.code, name, good, map[string]string{f.header: f.value})
-				w.hears(f.code, name, good, map[string]string{f.header: ""})
-				shown[f.code] = true
-			}
 			if m.needs != "" {
 				offered := w.srv.offered[m.needs]
 				w.srv.offered[m.needs] = false
-				w.hears(CapabilityNotSupported, name, good, nil)
+				w.hears(CapabilityNotSupported, name, "{}", nil)
 				w.srv.offered[m.needs] = offered
 			}
-			if m.call == nil {
-				return
+			for _, e := range w.suite().Check(t, name) {
+				shown[Code(executiontest.Errors[e].Code)] = true
 			}
-			if m.scope != "" {
-				w.hears(AuthzDenied, name, good, w.without(m.scope))
-				shown[AuthzDenied] = true
+			if row := executiontest.Rows[name]; (row.Needs != "") != (m.call == nil) || m.call != nil && row.Scope != string(m.scope) {
+				t.Errorf("the suite says %q %q of it, the server %q %q", row.Needs, row.Scope, m.needs, m.scope)
 			}
-			w.hears(InvalidParams, name, `[]`, nil)
-			w.hears(InvalidRequest, name, `"x"`, nil) // JSON-RPC has no such params
-			for _, p := range row.wrong {
-				w.hears(InvalidParams, name, w.params(p), nil)
-				shown[InvalidParams] = true
-			}
-			for code, p := range row.fails {
-				w.hears(code, name, w.params(p), nil)
-				shown[code] = true
-			}
-			w.hears(0, name, good, nil)
 		})
 	}
 	shown[MethodNotFound], shown[CapabilityNotSupported] = true, true // below, and above
@@ -207,8 +81,11 @@ func TestContract(t *testing.T) {
 		if !shown[code] {
 			t.Errorf("nothing shows %s", codes[code].name)
 		}
+		if e := executiontest.Errors[codes[code].name]; Code(e.Code) != code || e.Status != codes[code].status {
+			t.Errorf("%s is %d with status %d", codes[code].name, code, codes[code].status)
+		}
 	}
-	for name := range rows {
+	for name := range executiontest.Rows {
 		if _, ok := methods[name]; !ok {
 			t.Errorf("the suite has a row for %s, which is no method", name)
 		}
@@ -238,8 +115,8 @@ func TestOrderOfChecksPairwise(t *testing.T) {
 		header map[string]string
 	}
 	var headers []fault
-	for _, f := range faults {
-		headers = append(headers, fault{f.name, f.code, map[string]string{f.header: f.value}})
+	for _, f := range executiontest.Faults {
+		headers = append(headers, fault{f.Name, Code(executiontest.Errors[f.Error].Code), map[string]string{f.Header: f.Value}})
 	}
 	// What is wrong with the call itself, each with the token that lacks a scope
 	// where that is the fault, from the first that is looked for on.
