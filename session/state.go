@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"aep-wrap/event"
@@ -173,7 +174,26 @@ func (st *State) note(h *event.Header, f *facts) {
 	}
 	st.any = true
 	if fn := effects[h.Type]; fn != nil {
+		own(h, f)
 		fn(st, h, f)
+	}
+}
+
+// own has what may be remembered stand by itself: a string that was read is a
+// part of its whole payload, which would be remembered with it.
+func own(h *event.Header, f *facts) {
+	for _, s := range []*string{&h.ID, &h.Run, &h.Step, &h.Cause, &f.pair, &f.tool, &f.call, &f.args, &f.kind} {
+		*s = strings.Clone(*s)
+	}
+	for i := range f.options {
+		f.options[i] = strings.Clone(f.options[i])
+	}
+	for i := range f.form {
+		o := &f.form[i]
+		o.ID, o.Type = strings.Clone(o.ID), strings.Clone(o.Type)
+		for j := range o.Choices {
+			o.Choices[j].ID = strings.Clone(o.Choices[j].ID)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,10 @@ that cannot be reached is told there, and is no reason not to be ready) and
 	return cmd
 }
 
+// sparing has the memory that is not used any more collected sooner than
+// usual: beside an agent there is little of it, and time to spare.
+const sparing = 30
+
 // serving is what serve serves: a watch, and what comes to it by itself.
 type serving struct {
 	*watching
@@ -82,6 +87,9 @@ func (a *app) serve(ctx context.Context, flags *pflag.FlagSet, paths []string) e
 	c.Watch = append(c.Watch, paths...)
 	if len(c.Watch)+len(c.Hooks) == 0 && c.HookListen == "" && c.HookSocket == "" && c.Runtime.listen == "" {
 		return usageError("serve: nothing to serve: want a PATH of session logs, --hooks DIR, --hook-listen ADDR or --hook-socket PATH")
+	}
+	if a.Getenv("GOGC") == "" {
+		debug.SetGCPercent(sparing)
 	}
 	s, err := a.startServing(flags)
 	if err != nil {
