@@ -2,6 +2,7 @@ package execution
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -121,4 +122,44 @@ func TestEveryMethodHasItsScope(t *testing.T) {
 			t.Errorf("%s is not served, and no capability says so", name)
 		}
 	}
+}
+
+// Whatever a body is, it is requests or a refusal, and each request that is
+// one has an id that can be told as it came.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		`{"jsonrpc":"2.0","id":7,"method":"agent.list","params":{}}`, `{"jsonrpc":"2.0","method":"agent.list"}`, `[]`, `[1]`, `[[]]`, `{}`, `null`, `"x"`,
+		`[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"},5,{"jsonrpc":"2.0","id":null,"method":"c"}]`,
+		`{"jsonrpc":"2.0","id":{},"method":"a"}`, `{"jsonrpc":"2.0","id":1e400,"method":"a"}`, `{"jsonrpc":"2.0","id":"\ud800","method":"a"}`,
+		`{"jsonrpc":"2.0","id":true,"method":"a","params":"x"}`, `{"jsonrpc":"1.0","id":1,"method":5}`, `{"id":1,"id":2,"method":"a"}`, "{\"jsonrpc\":\"2.0\"", "\xff",
+	} {
+		f.Add([]byte(s))
+	}
+	s := &Server{Config: Config{Log: slog.New(slog.DiscardHandler)}}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		requests, err := parse(body)
+		if (err == nil) != (len(requests) > 0) {
+			t.Fatalf("%d requests and %v", len(requests), err)
+		}
+		if err != nil {
+			if c := codeOf(err); c != ParseError && c != InvalidRequest {
+				t.Fatalf("it is refused as %d", c)
+			}
+			return
+		}
+		for _, q := range requests {
+			if len(q.ID) > 0 && !json.Valid([]byte(q.ID)) {
+				t.Fatalf("the id %q", q.ID)
+			}
+			b, err := json.Marshal(s.answer(q.ID, struct{}{}, nil))
+			if err != nil {
+				t.Fatalf("the answer to %q: %v", q.ID, err)
+			}
+			var back struct{ ID json.RawMessage }
+			if err := json.Unmarshal(b, &back); err != nil {
+				t.Fatal(err)
+			}
+			_ = decode(q.Params, &Spec{})
+		}
+	})
 }

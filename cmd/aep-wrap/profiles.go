@@ -62,6 +62,11 @@ func readProfiles(path string) (*profileSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--profile: %w", err)
 	}
+	return parseProfiles(path, b)
+}
+
+// parseProfiles reads the text of a file of profiles.
+func parseProfiles(path string, b []byte) (*profileSet, error) {
 	var s profileSet
 	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&s); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("--profile %s: %s", path, yaml.FormatError(err, false, false))
