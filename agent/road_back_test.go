@@ -150,7 +150,8 @@ func (b *back) until(what string, is func(event.Event) bool) event.Event {
 			}
 		}
 	}
-	b.Fatalf("in vain: %s", what)
+	raw, _ := os.ReadFile(jsonl.Path(b.dir, "plain", "s"))
+	b.Fatalf("in vain: %s\n%s", what, raw)
 	return event.Event{}
 }
 
