@@ -30,14 +30,19 @@ type embedder struct {
 // embedder of it.
 func (w *world) runtime(profiles string) *embedder {
 	w.t.Helper()
+	return w.runtimeWith(profiles, strings.TrimSpace(w.start(wrapper(w.t), "token", "show").wait().stdout))
+}
+
+// runtimeWith is runtime with a token of the caller's, and more flags.
+func (w *world) runtimeWith(profiles, token string, flags ...string) *embedder {
+	w.t.Helper()
 	file := filepath.Join(w.root, "profiles.yaml")
 	if err := os.WriteFile(file, []byte(profiles), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	addr := freeAddress(w.t)
-	e := &embedder{w: w, base: "http://" + addr, dir: filepath.Join(w.root, "runtime")}
-	e.args = []string{wrapper(w.t), "runtime", "--listen", addr, "--dir", e.dir, "--profile", file}
-	e.token = strings.TrimSpace(w.start(wrapper(w.t), "token", "show").wait().stdout)
+	e := &embedder{w: w, base: "http://" + addr, token: token, dir: filepath.Join(w.root, "runtime")}
+	e.args = append([]string{wrapper(w.t), "runtime", "--listen", addr, "--dir", e.dir, "--profile", file}, flags...)
 	e.start()
 	return e
 }
