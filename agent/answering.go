@@ -26,8 +26,9 @@ type Patience struct {
 
 	// Reachable says whether an answer could come at all. For a gated tool it
 	// may take a moment to find out, for others it must not. It is not asked
-	// where a hold takes nothing from anybody. Nil is always.
+	// where a hold takes nothing from anybody, unless Blind. Nil is always.
 	Reachable func(gated bool) bool
+	Blind     bool // whether there is a screen is not known: a hold may be all that anybody can say
 }
 
 // Held is what a hook of the runtime's hears beyond "go on". Nil is nothing.
@@ -110,7 +111,7 @@ func (a *answering) weigh(m *adapters.Moment) (window time.Duration) {
 	case ask.Gate != "" && p.Gated != nil && p.Gated(ask.Gate):
 		m.Gated, window = true, p.Gate
 	case ask.Held && ask.Both:
-		free, window = true, p.Both
+		free, window = !p.Blind, p.Both
 	case ask.Held:
 		window = p.Hold
 	}

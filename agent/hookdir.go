@@ -194,7 +194,13 @@ func (h *HookDir) round(ctx context.Context) (taken int, err error) {
 	var files []waiting
 	for _, e := range entries {
 		name := e.Name()
-		if name[0] == '.' || filepath.Ext(name) != ".json" || !e.Type().IsRegular() || h.isHolding(name) {
+		if name[0] == '.' || filepath.Ext(name) != ".json" || h.isHolding(name) {
+			continue
+		}
+		if !e.Type().IsRegular() { // a link, say: what is behind it is not read
+			if err := h.refuse(waiting{name, h.cfg.Watch.cfg.Now()}, "not_a_file", false); err != nil {
+				return 0, err
+			}
 			continue
 		}
 		if fi, err := e.Info(); err == nil {

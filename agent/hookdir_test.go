@@ -73,6 +73,9 @@ func TestHooksOfADirectory(t *testing.T) {
 	putHook(t, dir, "3.claude-code.Stop.json", `{"session_id":`)
 	putHook(t, dir, "4.nobody.Stop.json", `{}`)
 	writeFile(t, filepath.Join(dir, ".claude-code.half.json"), `{"session_id":"s"}`)
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "6.claude-code.Stop.json")); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.Run(context.Background(), true); err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +84,10 @@ func TestHooksOfADirectory(t *testing.T) {
 	if want := []string{"session.started", "run.started", "tool.requested", "tool.completed", "run.finished"}; !slices.Equal(types(got["claude-code/s"]), want) {
 		t.Errorf("got %q, want %q", types(got["claude-code/s"]), want)
 	}
-	if n := len(got["aep-wrap/watch"]); n != 3 { // its start, and two refusals
+	if n := len(got["aep-wrap/watch"]); n != 4 { // its start, and three refusals
 		t.Errorf("the watch tells %q", types(got["aep-wrap/watch"]))
 	}
-	if left := names(t, dir); !slices.Equal(left, []string{".claude-code.half.json", "3.claude-code.Stop.json.refused", "4.nobody.Stop.json.refused"}) {
+	if left := names(t, dir); !slices.Equal(left, []string{".claude-code.half.json", "3.claude-code.Stop.json.refused", "4.nobody.Stop.json.refused", "6.claude-code.Stop.json.refused"}) {
 		t.Errorf("left: %q", left)
 	}
 	if kept := names(t, archive); len(kept) != 4 {

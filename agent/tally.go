@@ -98,6 +98,9 @@ func (c *counters) refused(channel adapters.Channel, reason string) {
 	add(&c.t.Refused, RefusedFor{channel, reason})
 }
 
+// Untold counts a hook that was heard and is told by nobody here.
+func (c *counters) Untold(reason string) { c.refused(adapters.Hook, reason) }
+
 // heard notes that a runtime spoke.
 func (c *counters) heard(adapter string, channel adapters.Channel, now time.Time) {
 	c.mu.Lock()

@@ -105,6 +105,7 @@ func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (taken 
 func (w *Watch) window(x *answering, agent string, m *adapters.Moment) time.Duration {
 	x.responds = m.Held && !w.draining.Load() && slices.Contains(w.accepts(x.adapter), control.Respond)
 	p := w.cfg.Patience
+	p.Blind = true
 	if w.cfg.Reachable != nil {
 		p.Reachable = func(gated bool) bool { return w.cfg.Reachable(agent, gated) }
 	}

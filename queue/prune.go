@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -57,6 +58,7 @@ const (
 	Unsent  Why = "unsent"   // a sink of its has not acknowledged all of it
 	Owned   Why = "in use"   // its session has an owner, or somebody sends it
 	NoLocks Why = "no locks" // whether it has one cannot be known
+	Strange Why = "not ours" // it does not hold the events of the session that its name says
 	Failed  Why = "failed"
 )
 
@@ -134,8 +136,16 @@ func Prune(ctx context.Context, root string, l Limits) (p Pruned, err error) {
 		p.Left--
 		p.LeftBytes -= k.Size
 	}
+	own := map[string]bool{} // directories that hold logs, or what was left of some
+	for _, k := range all {
+		dir := filepath.Dir(k.Path)
+		if !own[dir] && k.Log {
+			own[dir], _ = jsonl.IsLog(k.Path) // what cannot be read says nothing
+		}
+		own[dir] = own[dir] || !k.Rest.IsZero()
+	}
 	for i := range others {
-		if ctx.Err() == nil && l.sweep(&others[i], now) {
+		if ctx.Err() == nil && own[filepath.Dir(others[i].Path)] && l.sweep(&others[i], now) {
 			p.Swept++
 		}
 	}
@@ -154,6 +164,12 @@ func (l *Limits) prune(k *jsonl.Kept) (lost int, kept *KeptLog) {
 			return &KeptLog{Path: k.Path, Why: Owned}
 		}
 		return &KeptLog{Path: k.Path, Why: why, Events: lost, Err: err}
+	}
+	switch ours, err := jsonl.IsLog(k.Path); {
+	case err != nil:
+		return 0, keep(Failed, err)
+	case !ours:
+		return 0, keep(Strange, nil)
 	}
 	// It is asked without the lock first: that of a log which is to be sent is
 	// somebody else's to take.

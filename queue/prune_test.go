@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -259,5 +260,45 @@ func TestALogIsPrunedUnderAFeed(t *testing.T) {
 	}
 	if err := f.Ack(b); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Only a session log of ours goes: an agent's own transcripts stand in folders
+// of the same shape.
+func TestPruneLeavesWhatIsNotOurs(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "-home-me-project")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-1000 * time.Hour)
+	files := map[string]string{
+		"aaaa.jsonl":  `{"type":"user","uuid":"1","sessionId":"aaaa","message":{"role":"user","content":"hi"}}` + "\n",
+		"notes.jsonl": "important\n",
+		"empty.jsonl": "",
+		// an event, of another session than the name says
+		"other.jsonl": `{"aep":"0.1","id":"1","type":"session.started","time":"2026-01-02T03:04:05Z","source":"aep://h/agent/-home-me-project/session/s","agent":"-home-me-project","session":"s","seq":0}` + "\n",
+		"yarn.lock":   "",
+		"x.torn":      "x",
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, old, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := Prune(t.Context(), root, Limits{OlderThan: time.Hour, MaxSize: 1, Force: true})
+	if err != nil || p.Logs() > 0 || p.Swept > 0 || len(p.Kept) != 4 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, k := range p.Kept {
+		if k.Why != Strange {
+			t.Errorf("%s: %s", k.Path, k.Why)
+		}
+	}
+	for name := range files {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -357,6 +358,10 @@ func readConfigFile(path string, named bool) (map[string]source, []error) {
 	if err != nil {
 		return nil, []error{fmt.Errorf("configuration: %w", err)}
 	}
+	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
+	if len(raw) > maxConfig || nesting(raw) > maxNesting {
+		return nil, []error{fmt.Errorf("%s: this is no configuration of ours: it is too large, or nested too deep", path)}
+	}
 	doc, err := parser.ParseBytes(raw, 0)
 	if err != nil {
 		return nil, []error{fmt.Errorf("%s: not YAML: %s", path, firstLine(err))}
@@ -392,6 +397,27 @@ func readConfigFile(path string, named bool) (map[string]source, []error) {
 		}
 	}
 	return found, errs
+}
+
+// The bounds of a configuration file: beyond them the parser takes minutes.
+const (
+	maxConfig  = 1 << 20
+	maxNesting = 64
+)
+
+// nesting is how deep brackets stand in each other.
+func nesting(raw []byte) (deepest int) {
+	depth := 0
+	for _, c := range raw {
+		switch c {
+		case '[', '{':
+			depth++
+			deepest = max(deepest, depth)
+		case ']', '}':
+			depth = max(0, depth-1)
+		}
+	}
+	return deepest
 }
 
 func line(n ast.Node) int { return n.GetToken().Position.Line }

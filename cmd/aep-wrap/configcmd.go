@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -102,7 +103,7 @@ func (a *app) showConfig(fs *pflag.FlagSet) error {
 		}
 		values := slices.Clone(from.values)
 		for i := range values {
-			if s.secret {
+			if u, err := url.Parse(values[i]); s.secret || err == nil && u.User != nil {
 				values[i] = "(hidden)"
 			}
 		}

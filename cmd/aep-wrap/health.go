@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"aep-wrap/queue/post"
 	"aep-wrap/queue/ws"
@@ -80,13 +80,24 @@ func (s *serving) readyz(w http.ResponseWriter, _ *http.Request) {
 	st := s.hub.Stats()
 	r := readiness{Status: "ready", LogDir: "ok", Sessions: st.Live, Holds: st.Held, Collector: s.out.states()}
 	code := http.StatusOK
-	if err := unix.Access(s.app.cfg.LogDir, unix.W_OK|unix.X_OK); err != nil {
+	if err := roomIn(s.app.cfg.LogDir); err != nil {
 		r.Status, r.LogDir, code = "not ready", reason(err).Error(), http.StatusServiceUnavailable
 	}
 	if s.draining.Load() {
 		r.Status, code = "draining", http.StatusServiceUnavailable
 	}
 	tellHealth(w, code, r)
+}
+
+// roomIn says whether something can be written in a directory: a full disk
+// takes an empty file still.
+func roomIn(dir string) error {
+	f, err := os.CreateTemp(dir, ".room-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4<<10))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 func tellHealth(w http.ResponseWriter, code int, body any) {

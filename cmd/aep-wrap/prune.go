@@ -197,6 +197,8 @@ func (r *pruned) lines(limit int64) (out []string) {
 			say("kept %s: %s unsent", k.Log, count(k.Events, "event"))
 		case queue.NoLocks:
 			say("kept %s: the file system has no locks, so that nobody knows whether it is in use", k.Log)
+		case queue.Strange:
+			say("kept %s: it is no session log of ours: is this the right --log-dir?", k.Log)
 		default:
 			say("kept %s: %s", k.Log, k.Error)
 		}

@@ -158,6 +158,9 @@ func (a *app) startRuntime(o runtimeOptions) (r *runtimeServer, err error) {
 			_ = r.store.Close()
 		}
 	}()
+	if dir, err = filepath.Abs(dir); err != nil { // agents run elsewhere
+		return nil, fmt.Errorf("--dir: %w: write an absolute path", err)
+	}
 	if r.store, err = execution.OpenStore(dir); err != nil {
 		return nil, fmt.Errorf("cannot open what the runtime keeps: %w; another place: --dir DIR", err)
 	}

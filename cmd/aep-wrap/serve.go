@@ -211,27 +211,38 @@ func (s *serving) listenHooks() error {
 type door struct {
 	s       *serving
 	adapter *adapters.Adapter
+	vain    atomic.Int64 // when an agent last waited in vain, in milliseconds
 }
 
-// How long a hook is brought again whose session's log is not ours at the
-// moment, and how often.
+// How long an agent waits while its hook is brought again, whose session's log
+// is not ours at the moment, and how often that is. Where it was in vain, others
+// do not wait for it soon.
 const (
-	doorPatience = 400 * time.Millisecond
-	doorTry      = 25 * time.Millisecond
+	doorPatience = 60 * time.Millisecond
+	doorTry      = 10 * time.Millisecond
+	doorGrudge   = 5 * time.Second
 )
 
 // Hook has the watch take a hook. One whose session stays another's is told by
-// that one: a wrapper hears its agent's hooks itself.
+// that one: a wrapper hears its agent's hooks itself. What nobody here can tell
+// is counted.
 func (d *door) Hook(m adapters.Moment, _ int) *agent.Held {
 	key := event.NewID(m.Time)
 	m.Held = true
-	for end := time.Now().Add(doorPatience); ; time.Sleep(doorTry) {
+	begun := time.Now()
+	end := begun.Add(doorPatience)
+	if begun.UnixMilli()-d.vain.Load() < doorGrudge.Milliseconds() {
+		end = begun
+	}
+	for ; ; time.Sleep(doorTry) {
 		taken, held := d.s.hub.Hook(d.adapter, m, key)
 		if taken {
 			return held
 		}
-		if d.s.draining.Load() || time.Now().After(end) {
-			d.s.log.Info("a hook was left to whoever owns its session", "adapter", d.adapter.Name, "hook", m.Name)
+		if d.s.draining.Load() || !time.Now().Before(end) {
+			d.vain.Store(time.Now().UnixMilli())
+			d.s.hub.Untold("log_not_ours")
+			d.s.log.Warn("a hook is not told here: its session's log cannot be written, or has another owner", "adapter", d.adapter.Name, "hook", m.Name)
 			return nil
 		}
 	}

@@ -1,6 +1,8 @@
 package jsonl
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"aep-wrap/event"
 )
 
 // Kept is what a directory of logs keeps of one session.
@@ -104,6 +108,34 @@ func companion(file string) (name, end, sink string) {
 	}
 	return "", "", ""
 }
+
+// IsLog says whether a file is a session log: whether the first of its lines
+// that are events is of the agent and the session that its path names.
+// A file without an event is none.
+func IsLog(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	agent, session := filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".jsonl")
+	in := bufio.NewReaderSize(io.LimitReader(f, firstEvent), 64<<10)
+	for {
+		line, err := in.ReadBytes('\n')
+		if e, perr := event.Parse(bytes.TrimSpace(line)); perr == nil && (e.Sequenced || e.Session == "") {
+			return SafeName(e.Agent) == agent && (e.Session == "" || SafeName(e.Session) == session), nil
+		}
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// firstEvent is how much of a file is looked through for its first event.
+const firstEvent = 4 << 20
 
 // Owed counts the events that a log holds and a sink of its has not
 // acknowledged: of the sink that lacks most.
