@@ -359,10 +359,8 @@ func readConfigFile(path string, named bool) (map[string]source, []error) {
 		return nil, []error{fmt.Errorf("configuration: %w", err)}
 	}
 	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
-	if len(raw) > maxConfig || nesting(raw) > maxNesting {
-		return nil, []error{fmt.Errorf("%s: this is no configuration of ours: it is too large, or nested too deep", path)}
-	}
-	doc, err := parser.ParseBytes(raw, 0)
+	var doc *ast.File
+	err = guardYAML(raw, func() (err error) { doc, err = parser.ParseBytes(raw, 0); return })
 	if err != nil {
 		return nil, []error{fmt.Errorf("%s: not YAML: %s", path, firstLine(err))}
 	}
@@ -404,6 +402,20 @@ const (
 	maxConfig  = 1 << 20
 	maxNesting = 64
 )
+
+// guardYAML reads a file of the user's by parse, unless the parser would be
+// lost in it; and some files that are not YAML make it panic.
+func guardYAML(raw []byte, parse func() error) (err error) {
+	if len(raw) > maxConfig || nesting(raw) > maxNesting {
+		return errors.New("it is too large, or nested too deep")
+	}
+	defer func() {
+		if recover() != nil {
+			err = errors.New("it cannot be read")
+		}
+	}()
+	return parse()
+}
 
 // nesting is how deep brackets stand in each other.
 func nesting(raw []byte) (deepest int) {

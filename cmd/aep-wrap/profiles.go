@@ -68,7 +68,8 @@ func readProfiles(path string) (*profileSet, error) {
 // parseProfiles reads the text of a file of profiles.
 func parseProfiles(path string, b []byte) (*profileSet, error) {
 	var s profileSet
-	if err := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&s); err != nil && !errors.Is(err, io.EOF) {
+	err := guardYAML(b, func() error { return yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(&s) })
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("--profile %s: %s", path, yaml.FormatError(err, false, false))
 	}
 	if len(s.Profiles) == 0 {

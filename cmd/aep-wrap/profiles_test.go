@@ -15,6 +15,7 @@ func FuzzProfiles(f *testing.F) {
 		"profiles:\n  a:\n    command: [a, \"{goal}\"]\n",
 		"default: b\nprofiles:\n  b:\n    command: [b, -p]\n    prompt: [-s, \"{prompt}\"]\n    model: [-m, \"{model}\"]\n    resume: [-r, \"{session}\"]\n    mcp: [-c, \"{mcp}\"]\n    gate: true\n    toolset: [-t, \"{tools}\"]\n    tools: [Bash]\n    wrap: [--capture, full]\n    env: {A: b}\n    dir: /tmp\n",
 		"profiles: {a: {command: [a], tools: [x]}}", "profiles: {a: }", "profiles: {}", "profiles: [a]", "default: x", "", "a: &a [*a]", "profiles: {a: {command: [a], dir: x}}",
+		"profiles:\n a:\n    command: !0\nx\n    b: 0\nc: 0", // a panic of the parser's
 		"profiles: {a: {command: [\"\"]}}", "profiles: {a: {command: [a], prompt: [x]}}", "profiles: {a: {command: [a], other: 1}}", "\xff\x00", "? {", "<<: *x",
 	} {
 		f.Add(s)
