@@ -154,8 +154,17 @@ func (s *stage) respond(answer ...string) {
 	s.command("respond", append([]string{p.Session, p.ID}, answer...)...)
 }
 
+// reachable waits until the collector has a way back to the session: an agent
+// that is quick has done its first turn before.
+func (s *stage) reachable() {
+	s.eventually("a way back", func() bool {
+		return strings.Contains(s.run(wrapper(s.world.t), "roster", "--json").stdout, s.session())
+	})
+}
+
 // command gives a command from another terminal, and follows it to its end.
 func (s *stage) command(verb string, args ...string) {
+	s.reachable()
 	s.world.t.Helper()
 	if r := s.run(append([]string{wrapper(s.world.t), verb, "--wait", "--timeout", "30s"}, args...)...); r.code != 0 {
 		s.world.t.Fatalf("%s: exit %d\n%s%s", verb, r.code, r.stdout, r.stderr)
@@ -474,6 +483,7 @@ const instruction = "Mind the harbour lights."
 func instructed(s *stage) {
 	s.ask("hello")
 	s.told("run.finished", 1)
+	s.reachable()
 	if r := s.run(wrapper(s.world.t), "instruct", s.session(), instruction); r.code != 0 {
 		s.world.t.Fatalf("instruct: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
