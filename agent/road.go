@@ -151,6 +151,12 @@ func (r *Road) say(format string, args ...any) {
 // session's goroutine. Size is the payload's, for the bounds.
 func (r *Road) Observe(m adapters.Moment, size int) { r.observe(m, size, 0, nil, nil) }
 
+// replays says whether a channel tells late, and again, what hooks told in time:
+// the beginning of a run that is under way begins no count anew.
+func replays(c adapters.Channel) bool {
+	return c == adapters.Stream || c == adapters.Transcript || c == adapters.Log
+}
+
 // observe is Observe for a moment that may be held for an answer. It gives the
 // session that the moment is of, "" where it says nothing of any, and the hold
 // where there is one. denied is what a rule says of the call that it tells of.
@@ -177,7 +183,7 @@ func (r *Road) observe(m adapters.Moment, size int, window time.Duration, reply 
 		if session == "" {
 			session = name
 		}
-		if rule := r.patience.Rule; rule != nil && slices.ContainsFunc(drafts[:n], func(d event.Draft) bool { return d.Type == "run.started" }) {
+		if rule := r.patience.Rule; rule != nil && !replays(m.Channel) && slices.ContainsFunc(drafts[:n], func(d event.Draft) bool { return d.Type == "run.started" }) {
 			rule.begin(name)
 		}
 		e := entry{at: m.Time, drafts: drafts[:n], size: size / len(drafts) * n}
