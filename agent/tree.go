@@ -98,16 +98,13 @@ func pids(procs []Proc) []int {
 // those that it stopped: not those that were stopped before, which are not
 // ours to wake. A parent stops before its children, so that it cannot see one
 // stop; one that forked meanwhile is found by the next listing. It does not
-// wait for ever: what sleeps in the kernel stops when it comes out of there. A
-// parent that sleeps until its child runs another program (vfork) would not,
-// were the child stopped on its way: then the child goes on, and is stopped after.
+// wait for ever: what sleeps in the kernel stops when it comes out of there.
 func freeze(list func() []Proc) (stopped []Proc) {
 	told := map[procID]bool{}
 	deadline := time.Now().Add(time.Second)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		runs, fresh := false, false
-		all := list()
-		for _, p := range all {
+		for _, p := range list() {
 			if p.stopped() {
 				continue
 			}
@@ -123,25 +120,8 @@ func freeze(list func() []Proc) (stopped []Proc) {
 		if !runs || !fresh && time.Now().After(deadline) {
 			return stopped
 		}
-		if !fresh {
-			for _, q := range keeping(all) {
-				if told[q.id()] && signalProc(q, syscall.SIGCONT) == nil {
-					delete(told, q.id())
-				}
-			}
-		}
 		time.Sleep(pause)
 	}
-}
-
-// keeping gives the stopped children of those that sleep in the kernel.
-func keeping(all []Proc) (out []Proc) {
-	for _, q := range all {
-		if q.stopped() && slices.ContainsFunc(all, func(p Proc) bool { return p.Pid == q.Parent && p.State == 'D' }) {
-			out = append(out, q)
-		}
-	}
-	return out
 }
 
 // thaw continues what freeze stopped, children first.

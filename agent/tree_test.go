@@ -89,15 +89,3 @@ func FuzzDecodeLaunch(f *testing.F) {
 		}
 	})
 }
-
-// A parent that waits in the kernel for its child to run another program cannot
-// stop before it has: of what was stopped, such children go on.
-func TestFreezeLetsAChildRunItsProgram(t *testing.T) {
-	all := []Proc{
-		{Pid: 1, State: 'D'}, {Pid: 2, Parent: 1, State: 'T'}, {Pid: 3, Parent: 1, State: 'S'},
-		{Pid: 4, State: 'T'}, {Pid: 5, Parent: 4, State: 'T'}, {Pid: 6, State: 'S'}, {Pid: 7, Parent: 6, State: 'T'},
-	}
-	if got := keeping(all); len(got) != 1 || got[0].Pid != 2 {
-		t.Errorf("%v, want process 2", got)
-	}
-}
