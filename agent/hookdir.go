@@ -281,12 +281,12 @@ func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 	}
 	hears := held && !h.silent[f.name]
 	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: f.at, Held: hears}
-	told, answer := h.cfg.Watch.Hook(a, m, strings.TrimSuffix(strings.TrimSuffix(f.name, ".json"), ".held"))
+	again, answer := h.cfg.Watch.Hook(a, m, strings.TrimSuffix(strings.TrimSuffix(f.name, ".json"), ".held"))
 	switch {
-	case !told && hears && time.Since(f.at) > untold:
+	case again > 0 && hears && time.Since(f.at) > untold:
 		h.silent[f.name] = true
 		return false, h.reply(f.name, nil)
-	case !told:
+	case again > 0:
 		return false, nil
 	case !hears:
 		delete(h.silent, f.name)

@@ -432,7 +432,7 @@ func takeAndDie(h *HookDir, answer bool) error {
 			return err
 		}
 		m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: fi.ModTime(), Held: true}
-		if told, answer := w.Hook(a, m, strings.TrimSuffix(e.Name(), ".held.json")); !told || !answer.Waits() {
+		if again, answer := w.Hook(a, m, strings.TrimSuffix(e.Name(), ".held.json")); again > 0 || !answer.Waits() {
 			return fmt.Errorf("%s is not held", e.Name())
 		}
 	}

@@ -36,7 +36,8 @@ const (
 	manyLogs   = 16                     // from which a file system is synced, not each log
 	maxOwned   = 512                    // of them, with an open log
 	idleAfter  = 30 * time.Second       // how long a session without news is owned
-	retryOwned = time.Second            // how often an owned session is asked for
+	firstOwned = 5 * time.Millisecond   // when an owned session is asked for again: its owner may only have looked
+	retryOwned = time.Second            // and how often in the end
 	yield      = 200 * time.Millisecond // how long one is left alone that its owner wants
 )
 
@@ -496,6 +497,7 @@ type watched struct {
 	used  int64
 	at    time.Time // of the last use
 	ask   time.Time // owned: not before then
+	pause time.Duration
 	dirty bool
 }
 
@@ -526,15 +528,19 @@ func (w *Watch) ready(d *watched) error {
 	}
 	err := d.open(now)
 	if err == nil {
+		d.pause = 0
 		return nil
 	}
-	d.ask = now.Add(retryOwned)
-	var owned *jsonl.ErrOwned
-	if !errors.As(err, &owned) {
+	anew := d.pause == 0
+	d.pause = min(max(2*d.pause, firstOwned), retryOwned)
+	d.ask = now.Add(d.pause)
+	if !errors.As(err, new(*jsonl.ErrOwned)) {
 		w.say("cannot write the session log in %s: %v; reading waits", w.cfg.LogDir, reasonOf(err))
 		return err
 	}
-	w.stats.owned.Add(1)
+	if anew {
+		w.stats.owned.Add(1)
+	}
 	return errOwned
 }
 

@@ -48,16 +48,16 @@ func (w *Watch) target(d *watched) *control.Dispatcher {
 
 // Hook takes a hook's moment. It comes with Held where the runtime hears what
 // it is answered; its Time is since when. A fact without a name of its own is
-// known by key. Taken is whether all of it is told; what is not is to be
-// brought again. Held is what the hook hears, as from Road.Hook.
-func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (taken bool, held *Held) {
+// known by key. All of it is told where again is zero; else it is to be brought
+// again, after that time. Held is what the hook hears, as from Road.Hook.
+func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (again time.Duration, held *Held) {
 	x, agent := w.answering(a), cmp.Or(w.cfg.Agent, a.Name)
 	hears := m.Held
 	w.heard(a.Name, m.Channel, w.cfg.Now())
 	window := w.window(x, agent, &m)
 	drafts, err := x.drafts(m)
 	if err != nil {
-		return true, nil
+		return 0, nil
 	}
 	var told *watched // the first session that it told of
 	w.work.Lock()
@@ -73,10 +73,12 @@ func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (taken 
 		}
 		d := w.session(a, agent, name)
 		if w.ready(d) != nil {
+			again = d.asks()
 			break
 		}
 		hold, _ := x.hold(d.control, m, drafts[i:n], window, x.replyTo(m))
 		if w.write(d, entry{at: m.Time, drafts: drafts[i:n], hold: hold, hook: true}) != nil {
+			again = d.asks()
 			break
 		}
 		switch b := x.taken(d, m, drafts[i:n], hold); {
@@ -89,16 +91,17 @@ func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (taken 
 			told = d
 		}
 		i = n
-		taken = n == len(drafts)
 	}
-	taken = taken || len(drafts) == 0
 	w.tidy(w.cfg.Now())
 	w.work.Unlock()
-	if held == nil && hears && taken && told != nil {
+	if held == nil && hears && again == 0 && told != nil {
 		held = x.instruct(told.control, m, told.session)
 	}
-	return taken, held
+	return again, held
 }
+
+// asks is in how long the session's log is asked for again.
+func (d *watched) asks() time.Duration { return max(d.ask.Sub(d.now()), time.Millisecond) }
 
 // window is how long a moment may still wait for an answer: it has since it
 // was told, however long it took to be read.

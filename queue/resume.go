@@ -122,12 +122,7 @@ func (f *Feed) open(path string) (o orphan, err error) {
 	if _, err := os.Stat(path); err != nil { // it was pruned: opening it would make it
 		return o, err
 	}
-	log, err := jsonl.OpenPath(path)
-	if err != nil {
-		return o, err
-	}
-	o.end = log.Size()
-	if err := log.Close(); err != nil {
+	if o.end, err = jsonl.Settle(path); err != nil {
 		return o, err
 	}
 	if o.off, o.at, err = f.locate(path); err != nil {

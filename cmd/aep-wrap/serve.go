@@ -211,17 +211,11 @@ func (s *serving) listenHooks() error {
 type door struct {
 	s       *serving
 	adapter *adapters.Adapter
-	vain    atomic.Int64 // when an agent last waited in vain, in milliseconds
 }
 
-// How long an agent waits while its hook is brought again, whose session's log
-// is not ours at the moment, and how often that is. Where it was in vain, others
-// do not wait for it soon.
-const (
-	doorPatience = 60 * time.Millisecond
-	doorTry      = 10 * time.Millisecond
-	doorGrudge   = 5 * time.Second
-)
+// doorPatience is how long an agent waits while its hook is brought again,
+// whose session's log is not ours at the moment.
+const doorPatience = 60 * time.Millisecond
 
 // Hook has the watch take a hook. One whose session stays another's is told by
 // that one: a wrapper hears its agent's hooks itself. What nobody here can tell
@@ -229,22 +223,18 @@ const (
 func (d *door) Hook(m adapters.Moment, _ int) *agent.Held {
 	key := event.NewID(m.Time)
 	m.Held = true
-	begun := time.Now()
-	end := begun.Add(doorPatience)
-	if begun.UnixMilli()-d.vain.Load() < doorGrudge.Milliseconds() {
-		end = begun
-	}
-	for ; ; time.Sleep(doorTry) {
-		taken, held := d.s.hub.Hook(d.adapter, m, key)
-		if taken {
+	end := time.Now().Add(doorPatience)
+	for {
+		again, held := d.s.hub.Hook(d.adapter, m, key)
+		if again == 0 {
 			return held
 		}
-		if d.s.draining.Load() || !time.Now().Before(end) {
-			d.vain.Store(time.Now().UnixMilli())
+		if time.Now().Add(again).After(end) {
 			d.s.hub.Untold("log_not_ours")
 			d.s.log.Warn("a hook is not told here: its session's log cannot be written, or has another owner", "adapter", d.adapter.Name, "hook", m.Name)
 			return nil
 		}
+		time.Sleep(again)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -99,6 +101,43 @@ func same(f *os.File, path string) bool {
 func LockSink(path, sink string) (*Lock, error) {
 	l, _, err := take(sinkPath(path, sink, ".sending"), path)
 	return l, err
+}
+
+// glances are the logs that this process has for a moment, to look after them:
+// whoever would own one here waits for that, and takes it for nobody's.
+var glances sync.Map // of chan struct{}, closed when it is over
+
+// glanceWait bounds the waiting for one.
+const glanceWait = 50 * time.Millisecond
+
+// glance begins to look after a log.
+func glance(path string) (done func()) {
+	over := make(chan struct{})
+	if _, busy := glances.LoadOrStore(path, over); busy {
+		return func() {} // somebody here does, and will be found to own it
+	}
+	return func() { glances.Delete(path); close(over) }
+}
+
+// awaitGlance waits until nobody here looks after a log.
+func awaitGlance(path string) {
+	if other, busy := glances.Load(path); busy {
+		select {
+		case <-other.(chan struct{}):
+		case <-time.After(glanceWait):
+		}
+	}
+}
+
+// Settle makes sure that a log's owner is gone, mends what it left, and gives
+// the log's length.
+func Settle(path string) (int64, error) {
+	defer glance(path)()
+	l, err := openPath(path)
+	if err != nil {
+		return 0, err
+	}
+	return l.Size(), l.Close()
 }
 
 // Release removes the file, then gives the lock up: in this order nobody can

@@ -122,6 +122,15 @@ func IsWatched(path string) bool {
 // OpenPath is Open for a log that was found by its path, for whoever does not
 // own the session's process: it does not wait for an owner.
 func OpenPath(path string) (*Log, error) {
+	l, err := openPath(path)
+	if errors.As(err, new(*ErrOwned)) {
+		awaitGlance(path) // which may be over just now
+		l, err = openPath(path)
+	}
+	return l, err
+}
+
+func openPath(path string) (*Log, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("log directory: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -124,4 +125,47 @@ func TestOwnersWaitForThoseWhoLook(t *testing.T) {
 		t.Error("a lock that holds nothing")
 	}
 	log.Close()
+}
+
+// Who wants to own a log does not take one that only looks after it, in the same
+// process, for an owner.
+func TestGlance(t *testing.T) {
+	root := t.TempDir()
+	path := Path(root, "a", "s")
+	l, err := OpenPath(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append([]byte(`{"id":"1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
+			if n, err := Settle(path); err != nil && !errors.As(err, new(*ErrOwned)) || err == nil && n == 0 {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		}
+	})
+	for i := range 300 {
+		l, err := OpenPath(path)
+		if err != nil {
+			t.Errorf("%d: %v", i, err)
+			break
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	looking.Wait()
 }

@@ -193,13 +193,14 @@ var ErrChanged = errors.New("the log has changed meanwhile")
 type Removal struct {
 	kept  Kept
 	locks []*Lock
+	done  func() // of the glance
 }
 
 // Take takes the right to remove. The error is an *ErrOwned where the session
 // has an owner, or somebody sends its log, and ErrChanged where it had one
 // since it was listed.
 func (k *Kept) Take() (*Removal, error) {
-	r := &Removal{kept: *k}
+	r := &Removal{kept: *k, done: glance(k.Path)}
 	files := []string{".lock"}
 	for _, sink := range k.sinks {
 		files = append(files, "."+sink+".sending")
@@ -290,6 +291,7 @@ func (r *Removal) Release() {
 		r.locks[i].Release()
 	}
 	r.locks = nil
+	r.done()
 }
 
 func writeSynced(path string, content []byte) error {
