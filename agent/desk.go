@@ -15,10 +15,11 @@ import (
 
 // office is what all desks of a road, or of a watch, share.
 type office struct {
-	gate  *redaction.Gate
-	sinks []Sink
-	note  *slog.Logger
-	now   func() time.Time
+	gate   *redaction.Gate
+	sinks  []Sink
+	note   *slog.Logger
+	now    func() time.Time
+	memory *session.Memory // of all sessions; nil gives each its own
 
 	events, failed, unlogged atomic.Int64
 	counters
@@ -61,9 +62,17 @@ func (d *desk) take(log *jsonl.Log) {
 	}
 }
 
+// newState is the state of a session of which nothing is known.
+func (o *office) newState() *session.State {
+	if o.memory == nil {
+		return session.NewState()
+	}
+	return o.memory.NewState()
+}
+
 // recall reads back what the session told before. each may be nil.
 func (d *desk) recall(replay func(func([]byte) error) error, each func(*event.Event)) (*session.State, error) {
-	state := session.NewState()
+	state := d.newState()
 	err := replay(func(line []byte) error {
 		e, err := event.Parse(line)
 		if err != nil {

@@ -33,8 +33,8 @@ const (
 	identifyIn = 16                     // records in which a log must tell whose it is
 	maxWatched = 4096                   // sessions that are remembered at once
 	tidyEvery  = 250 * time.Millisecond // how often sessions are looked through
+	maxTold    = 1 << 18                // ids that are remembered, of all sessions together
 	manyLogs   = 16                     // from which a file system is synced, not each log
-	maxOwned   = 512                    // of them, with an open log
 	idleAfter  = 30 * time.Second       // how long a session without news is owned
 	firstOwned = 5 * time.Millisecond   // when an owned session is asked for again: its owner may only have looked
 	retryOwned = time.Second            // and how often in the end
@@ -124,7 +124,7 @@ func NewWatch(c WatchConfig) *Watch {
 		owned = max(32, int(min(limit.Cur/4, 4096)))
 	}
 	return &Watch{cfg: c, sessions: map[string]*watched{}, maxOwned: owned,
-		office: &office{gate: c.Gate, sinks: c.Sinks, note: c.Log, now: c.Now}}
+		office: &office{gate: c.Gate, sinks: c.Sinks, note: c.Log, now: c.Now, memory: session.NewMemory(maxTold)}}
 }
 
 // Stats gives the counters.
@@ -667,7 +667,7 @@ func (d *watched) peek() {
 	if d.state != nil {
 		return
 	}
-	d.state = session.NewState()
+	d.state = d.newState()
 	path := jsonl.Path(d.w.cfg.LogDir, d.agent, d.session)
 	fold := func(line []byte) error {
 		if e, err := event.Parse(line); err == nil {
@@ -734,6 +734,9 @@ func (d *watched) close() {
 		return
 	}
 	d.size = d.log.Size()
+	if d.state != nil {
+		d.state.Rest()
+	}
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	if d.dirty {

@@ -18,8 +18,10 @@ type rule struct {
 
 // rules is the table of all rules; a type that is not in it is placed as it
 // comes, in the open run.
-func rules() map[string]rule {
-	return map[string]rule{
+var rules map[string]rule
+
+func init() { // rules drain by rules, which a literal may not
+	rules = map[string]rule{
 		"session.started": {apply: (*Session).startSession, sessionWide: true},
 		"session.ended":   {apply: (*Session).endSession, sessionWide: true},
 
@@ -96,12 +98,12 @@ func (s *Session) nameRun(d *event.Draft, _ *facts) bool {
 }
 
 // nameEnd names the end of a run that its vendor does not name by the run: it
-// ends once, whoever tells it. An end of before the open run began, read again,
-// is not its.
+// ends once, whoever tells it. An end of before the open run began, read again
+// or overtaken by the next run's start, is not its.
 func (s *Session) nameEnd(d *event.Draft, _ *facts) bool {
 	if d.Run == "" && s.st.open.len() == 1 {
 		o, _ := s.st.open.oldest()
-		if s.cfg.History && d.Time.Before(o.at) {
+		if d.Time.Before(o.at.Truncate(time.Millisecond)) { // vendors' times are no finer
 			return false
 		}
 		d.Run = o.id

@@ -59,16 +59,15 @@ type Session struct {
 	source string
 	vendor string // the vendor token for what becomes an x.* event
 
-	placed  bool // a position of this emitter's lifetime was used
-	fresh   bool // the log was there, and empty
-	blind   bool // there was no log
-	pos     event.Position
-	began   bool            // session.started was bound by us
-	exited  bool            // session.ended, or its stand-in, was bound by us
-	settle  []string        // requests answered out of band in this Bind
-	out     []event.Draft   // what this Bind gives
-	idle    []*work         // for the drafts to come
-	handled map[string]rule // by type
+	placed bool // a position of this emitter's lifetime was used
+	fresh  bool // the log was there, and empty
+	blind  bool // there was no log
+	pos    event.Position
+	began  bool          // session.started was bound by us
+	exited bool          // session.ended, or its stand-in, was bound by us
+	settle []string      // requests answered out of band in this Bind
+	out    []event.Draft // what this Bind gives
+	idle   []*work       // for the drafts to come
 }
 
 // work is a draft on its way through the rules.
@@ -87,7 +86,6 @@ func New(c Config) *Session {
 		s.st, s.blind = NewState(), true
 	}
 	s.fresh = !s.st.any
-	s.handled = rules()
 	return s
 }
 
@@ -258,7 +256,7 @@ func (s *Session) rule(now time.Time, d *event.Draft) {
 // admit joins a draft with what was remembered; false drops it.
 func (s *Session) admit(d *event.Draft, f *facts) bool {
 	typ, key, id := d.Type, d.Key, ""
-	r := s.handled[typ]
+	r := rules[typ]
 	if key == "" {
 		key = d.Place
 	}
@@ -273,7 +271,7 @@ func (s *Session) admit(d *event.Draft, f *facts) bool {
 		return false
 	}
 	if d.Type != typ {
-		r = s.handled[d.Type]
+		r = rules[d.Type]
 	}
 	if d.Key == "" {
 		d.Key = d.Place

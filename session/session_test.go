@@ -767,8 +767,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	st := s.State()
 	for name, got := range map[string][2]int{
 		"tools": {st.tools.len(), toolsMax}, "past": {st.past.len(), pastMax}, "requests": {st.requests.len(), requestsMax},
-		"pairs": {st.pairs.len(), pairsMax}, "seen": {len(st.seen.new) + len(st.seen.old), 2 * seenMax},
-		"closed": {len(st.closed.new) + len(st.closed.old), 2 * closedMax},
+		"pairs": {st.pairs.len(), pairsMax}, "seen": {st.seen.in.len(), 2 * seenMax},
+		"closed": {st.closed.in.len(), 2 * closedMax},
 	} {
 		if got[0] > got[1] || got[0] == 0 {
 			t.Errorf("%s holds %d of at most %d", name, got[0], got[1])
@@ -803,7 +803,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestRecent(t *testing.T) {
-	r := newRecent(4)
+	r := newRecent(NewMemory(4))
 	r.add("young")
 	for i := range 20 {
 		r.add(fmt.Sprint(i))
@@ -814,7 +814,7 @@ func TestRecent(t *testing.T) {
 	if r.has("0") || !r.has("19") || r.has("") {
 		t.Error("the oldest should be gone and the newest there")
 	}
-	if n := len(r.new) + len(r.old); n > 8 {
+	if n := r.in.len(); n > 8 {
 		t.Errorf("holds %d", n)
 	}
 }

@@ -10,11 +10,11 @@ import (
 
 // The limits of a session's memory.
 const (
-	seenMax     = 1 << 16 // event ids by which a second reading of a fact is known
+	seenMax     = 1 << 16 // event ids, where the session has a Memory to itself
 	endedMax    = 1 << 13 // runs that had their terminal
 	openRunsMax = 1 << 8
 	toolsMax    = 1 << 12 // tools requested and not yet at an outcome
-	pastMax     = 1 << 10 // tools that had one, for later words about them
+	pastMax     = 1 << 9  // tools that had one, for later words about them
 	requestsMax = 1 << 10 // attention requests that wait; a further one closes the oldest
 	closedMax   = 1 << 12 // attention requests that had their terminal
 	pairsMax    = 1 << 11 // other openers: subagents, tasks, steps, retrievals
@@ -81,16 +81,20 @@ type request struct {
 type opener struct{ id, run, step string }
 
 // NewState is the state of a session of which nothing is known.
-func NewState() *State {
+func NewState() *State { return NewMemory(seenMax).NewState() }
+
+// NewState is the state of a session of which nothing is known, and which
+// remembers what it told in m.
+func (m *Memory) NewState() *State {
 	return &State{
 		open:     newTable[*run](openRunsMax),
-		over:     newRecent(endedMax),
+		over:     newRecent(NewMemory(endedMax)),
 		tools:    newTable[*tool](toolsMax),
 		past:     newTable[*tool](pastMax),
 		requests: newTable[*request](requestsMax),
-		closed:   newRecent(closedMax),
+		closed:   newRecent(NewMemory(closedMax)),
 		pairs:    newTable[opener](pairsMax),
-		seen:     newRecent(seenMax),
+		seen:     newRecent(m),
 	}
 }
 
@@ -102,6 +106,10 @@ func (st *State) Seen(id string) bool { return st.seen.has(id) }
 
 // Ended says whether session.ended was told.
 func (st *State) Ended() bool { return st.ended }
+
+// Rest lets go of what only a session in work needs to know: of tools that had
+// their outcome. What is open stays, and a fact that is read again is known.
+func (st *State) Rest() { st.past = newTable[*tool](pastMax) }
 
 // Pending gives the event ids of the attention requests that wait.
 func (st *State) Pending() []string {

@@ -2,41 +2,58 @@ package session
 
 import "hash/maphash"
 
-// recent is a set of strings that holds at least the newest max of them and at
-// most twice as many: two generations, of which the older is dropped whole.
-// It keeps hashes, not strings, so an entry costs some twenty bytes.
-type recent struct {
+// Memory is the ids that were told, by which a second reading of a fact is
+// known. It holds at least the newest ids and at most twice as many: two
+// generations, of which the older is dropped whole. It keeps hashes, not
+// strings, so an id costs some fifteen bytes.
+//
+// One Memory may serve many sessions, so that all of them together cost no more
+// than one. Then it belongs to one goroutine, as they do.
+type Memory struct {
 	max      int
-	seed     maphash.Seed
 	new, old map[uint64]struct{}
 }
 
-func newRecent(max int) *recent {
-	return &recent{max: max, seed: maphash.MakeSeed(), new: map[uint64]struct{}{}}
+// NewMemory makes a memory of at least the newest max ids.
+func NewMemory(max int) *Memory { return &Memory{max: max, new: map[uint64]struct{}{}} }
+
+func (m *Memory) len() int { return len(m.new) + len(m.old) }
+
+func (m *Memory) add(h uint64) {
+	if len(m.new) >= m.max {
+		m.old, m.new = m.new, make(map[uint64]struct{}, m.max)
+	}
+	m.new[h] = struct{}{}
 }
 
-func (r *recent) add(s string) {
-	if s == "" {
-		return
-	}
-	if len(r.new) >= r.max {
-		r.old, r.new = r.new, make(map[uint64]struct{}, r.max)
-	}
-	r.new[maphash.String(r.seed, s)] = struct{}{}
-}
-
-// has says whether s was added; asking keeps it young.
-func (r *recent) has(s string) bool {
-	h := maphash.String(r.seed, s)
-	if _, ok := r.new[h]; ok {
+// has says whether h was added; asking keeps it young.
+func (m *Memory) has(h uint64) bool {
+	if _, ok := m.new[h]; ok {
 		return true
 	}
-	if _, ok := r.old[h]; ok {
-		r.add(s)
+	if _, ok := m.old[h]; ok {
+		m.add(h)
 		return true
 	}
 	return false
 }
+
+// recent is a session's own part of a Memory: a set of strings. The part is
+// told by its seed, so that a session which begins anew has forgotten all.
+type recent struct {
+	in   *Memory
+	seed maphash.Seed
+}
+
+func newRecent(in *Memory) *recent { return &recent{in: in, seed: maphash.MakeSeed()} }
+
+func (r *recent) add(s string) {
+	if s != "" {
+		r.in.add(maphash.String(r.seed, s))
+	}
+}
+
+func (r *recent) has(s string) bool { return r.in.has(maphash.String(r.seed, s)) }
 
 // table is a map that remembers the order of its keys and drops the oldest
 // beyond max.
