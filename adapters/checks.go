@@ -1,12 +1,22 @@
 package adapters
 
 // Check is something outside a launch that keeps what is installed in it from
-// being heard, and of which Wire says nothing: who diagnoses looks for it.
+// being heard, and of which Wire says nothing: who diagnoses looks for it, in
+// files, or by asking the runtime.
 type Check struct {
 	Name  string                // what is looked at, a word or two
 	Files func(Launch) []string // where it stands: absolute paths, or patterns of path.Match
 	// Found says what is wrong, by the files that are there; "" is nothing.
 	Found func(l Launch, files map[string][]byte) string
-	Fix   string
-	Here  bool // it is about the launch's folder: elsewhere it may be otherwise
+
+	// Ask is the runtime's command line, and what it is told on stdin, by which
+	// it says itself what it makes of a wired launch; no command line is
+	// nothing to ask. It is asked nothing that calls a model.
+	Ask func(Launch, Wiring) (args []string, stdin string)
+	// Heard reads a line that it answers, a JSON object, until one is the
+	// answer; the last says what is wrong, "" for nothing.
+	Heard func(line map[string]any) (what string, done bool)
+
+	Fix  string
+	Here bool // it is about the launch's folder: elsewhere it may be otherwise
 }

@@ -49,8 +49,9 @@ func Validate(a Adapter) error {
 		}
 	}
 	for _, c := range a.Checks {
-		if c.Name == "" || c.Files == nil || c.Found == nil || c.Fix == "" {
-			bad("Checks: %q needs a name, files, what is found in them, and its fix", c.Name)
+		files, asks := c.Files != nil && c.Found != nil, c.Ask != nil && c.Heard != nil
+		if c.Name == "" || files == asks || c.Fix == "" {
+			bad("Checks: %q needs a name, its fix, and either files and what is found in them or a question and what is heard", c.Name)
 		}
 	}
 	if r := a.Reading; r != nil && (r.Identify == nil || len(r.Paths) == 0) {

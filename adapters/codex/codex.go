@@ -26,6 +26,7 @@ func Adapter() adapters.Adapter {
 		Pinned:     "0.171.0",
 		Doc:        doc,
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire, Dual: true},
+		Checks:     checks,
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       hook.LogsAt("transcript_path", "agent_transcript_path"),

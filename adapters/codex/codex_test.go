@@ -1,6 +1,8 @@
 package codex
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,8 +195,14 @@ func TestDetect(t *testing.T) {
 	})
 }
 
+const (
+	config = "/home/user/.codex/config.toml"
+	no     = "[features]\nhooks = false\n"
+	yes    = "features.hooks = true\n"
+	trusts = "[projects.\"/home/user/proj\"]\ntrust_level = \"trusted\"\n"
+)
+
 func TestWire(t *testing.T) {
-	config := "/home/user/.codex/config.toml"
 	adaptertest.Launches(t, Adapter(), func(l adapters.Launch, w adapters.Wiring) string {
 		if len(w.Args) > len(l.Args) {
 			return "wired"
@@ -212,12 +220,82 @@ func TestWire(t *testing.T) {
 		{Name: "a remote app server", Line: "codex --remote ws://127.0.0.1:1", Want: "remote"},
 		{Name: "hooks of the command line's own", Line: "codex -c hooks.Stop=[] exec --json x", Want: "hooks of its own (-c hooks.Stop)", Stdout: adapters.Stream},
 		{Name: "disabled", Line: "codex exec --json --disable hooks x", Want: "--disable hooks", Stdout: adapters.Stream},
-		{Name: "disabled by -c", Line: "codex --config=features.hooks=false", Want: "features.hooks=false"},
+		{Name: "disabled by -c", Line: "codex --config=features.hooks=false", Want: "-c disables hooks (features.hooks)"},
 		{Name: "disabled by the user", Line: "codex", Files: map[string]string{config: "[features]\nhooks=false\n"}, Want: "config.toml disables hooks"},
 		{Name: "elsewhere", Line: "codex", Files: map[string]string{"/x/config.toml": "features.hooks = false"}, Env: []string{"CODEX_HOME=/x"}, Want: "config.toml disables hooks"},
 		{Name: "not this feature", Line: "codex", Files: map[string]string{config: "[other]\nhooks=false\n"}, Want: "wired"},
-		{Name: "policy", Line: "codex", Files: map[string]string{"/etc/codex/requirements.toml": "allow_managed_hooks_only = true\n[x]\n"}, Want: "policy"},
+		{Name: "policy", Line: "codex", Files: map[string]string{"/etc/codex/requirements.toml": "allow_managed_hooks_only = true\n[x]\n"}, Want: "allows managed hooks only"},
+		{Name: "policy on features", Line: "codex --enable hooks", Files: map[string]string{"/etc/codex/requirements.toml": "[features]\nhooks = false"}, Want: "requirements.toml forbids hooks (features.hooks)"},
+		{Name: "by its old name", Line: "codex", Files: map[string]string{config: "features = { a = true, codex_hooks = false }"}, Want: "(features.codex_hooks)"},
+		{Name: "disabled by its old name", Line: "codex --disable codex_hooks", Want: "--disable codex_hooks"},
+		{Name: "a table in -c", Line: "codex -c features={hooks=false}", Want: "-c disables hooks (features.hooks)"},
+		{Name: "the system", Line: "codex", Files: map[string]string{"/etc/codex/config.toml": no}, Want: "/etc/codex/config.toml disables"},
+		{Name: "the user is stronger than the system", Line: "codex", Files: map[string]string{"/etc/codex/config.toml": no, config: yes}, Want: "wired"},
+		{Name: "a folder that is trusted", Line: "codex", Files: map[string]string{"/home/user/proj/.codex/config.toml": no, config: trusts}, Want: "/home/user/proj/.codex/config.toml disables"},
+		{Name: "one that is not", Line: "codex", Files: map[string]string{"/home/user/proj/.codex/config.toml": no}, Want: "wired"},
+		{Name: "its repository", Line: "codex -C a/b", Files: map[string]string{"/home/user/proj/.codex/config.toml": no, "/home/user/proj/.git/HEAD": "ref", config: trusts}, Want: "/home/user/proj/.codex/config.toml disables"},
+		{Name: "no repository", Line: "codex -C a/b", Files: map[string]string{"/home/user/proj/.codex/config.toml": no, config: trusts}, Want: "wired"},
+		{Name: "a profile", Line: "codex -p quiet", Files: map[string]string{"/home/user/.codex/quiet.config.toml": no}, Want: "quiet.config.toml disables"},
+		{Name: "a profile that wants them", Line: "codex -p loud", Files: map[string]string{"/home/user/.codex/loud.config.toml": yes, config: no}, Want: "wired"},
+		{Name: "the command line is stronger", Line: "codex --enable hooks", Files: map[string]string{config: no}, Want: "wired"},
+		{Name: "but for what is managed", Line: "codex --enable hooks", Files: map[string]string{"/etc/codex/managed_config.toml": no}, Want: "managed_config.toml disables"},
 	})
+}
+
+func TestChecks(t *testing.T) {
+	const key = "[hooks.state.\"/<session-flags>/config.toml:%s:0:0\"]\nenabled = %s\n"
+	adaptertest.Checks(t, Adapter(), []adaptertest.Checked{
+		{Name: "hook list", Files: map[string]string{config: fmt.Sprintf(key, "pre_tool_use", "false") + fmt.Sprintf(key, "stop", "false")}, Want: config + ": Stop, PreToolUse"},
+		{Name: "hook list", Files: map[string]string{config: fmt.Sprintf(key, "stop", "true")}},
+		{Name: "hook list", Files: map[string]string{config: strings.ReplaceAll(fmt.Sprintf(key, "stop", "false"), "<session-flags>", "home")}},
+		{Name: "profile", Files: map[string]string{"/home/user/.codex/quiet.config.toml": no}, Want: "features.hooks in /home/user/.codex/quiet.config.toml"},
+		{Name: "profile", Files: map[string]string{"/home/user/.codex/loud.config.toml": yes}},
+	})
+}
+
+// What Codex says of our hooks, as version 0.171.0 says it.
+func TestTrust(t *testing.T) {
+	c := checks[slices.IndexFunc(checks, func(c adapters.Check) bool { return c.Ask != nil })]
+	w, err := Wire(launch(nil, nil, "codex"), endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, stdin := c.Ask(launch(nil, nil, "codex"), w)
+	if args[len(args)-1] != "app-server" || len(args) != len(w.Args)+1 {
+		t.Errorf("asked by %q", args)
+	}
+	for line := range strings.Lines(stdin) {
+		if _, err := event.ParseObject([]byte(line)); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	all := func(trust string, enabled bool, but ...string) map[string]any {
+		list := []any{map[string]any{"key": "/home/user/.codex/config.toml:stop:0:0", "enabled": true, "trustStatus": "untrusted"}}
+		for _, h := range installed {
+			if !h.onRequest && !slices.Contains(but, h.name) {
+				list = append(list, map[string]any{"key": hookKey(h), "enabled": enabled, "trustStatus": trust})
+			}
+		}
+		return map[string]any{"id": "hooks", "result": map[string]any{"data": []any{map[string]any{"hooks": list}}}}
+	}
+	for _, tt := range []struct {
+		line map[string]any
+		want string
+		done bool
+	}{
+		{map[string]any{"id": "hello", "result": map[string]any{}}, "", false},
+		{map[string]any{"method": "thread/started"}, "", false},
+		{map[string]any{"id": "hooks", "error": map[string]any{"code": -32601}}, "cannot say", true},
+		{all("trusted", true), "", true},
+		{all("modified", true), "it does not trust our hooks for SessionStart, ", true},
+		{all("trusted", false), "it has switched off our hooks for ", true},
+		{all("trusted", true, "Stop"), "it does not know our hooks for Stop", true},
+		{all("blocked", true), " are blocked", true},
+	} {
+		if what, done := c.Heard(tt.line); done != tt.done || (what == "") != (tt.want == "") || !strings.Contains(what, tt.want) {
+			t.Errorf("%v: %q, %v; want %q", tt.line, what, done, tt.want)
+		}
+	}
 }
 
 // The hash of a hook is the one that the binary gives it (app-server,

@@ -75,30 +75,13 @@ func noHooks(l adapters.Launch, e adapters.Endpoint, w adapters.Line) string {
 	if w.Has("--remote") {
 		return "the session is a remote app server's"
 	}
-	if slices.Contains(w.Flags["--disable"], "hooks") {
-		return "--disable hooks"
-	}
 	for _, kv := range slices.Concat(w.Flags["-c"], w.Flags["--config"]) {
-		key, value, _ := strings.Cut(kv, "=")
-		switch key = strings.TrimSpace(key); {
-		case key == "hooks" || strings.HasPrefix(key, "hooks."):
+		key, _, _ := strings.Cut(kv, "=")
+		if key = strings.TrimSpace(key); key == "hooks" || strings.HasPrefix(key, "hooks.") {
 			return "the command line has hooks of its own (-c " + key + "), which ours would replace"
-		case key == "features.hooks" && strings.TrimSpace(value) == "false":
-			return "-c features.hooks=false"
 		}
 	}
-	if l.ReadFile == nil {
-		return ""
-	}
-	for _, f := range []struct{ path, table, key, value, says string }{
-		{path.Join(home(l), "config.toml"), "features", "hooks", "false", "your config.toml disables hooks (features.hooks)"},
-		{"/etc/codex/requirements.toml", "", "allow_managed_hooks_only", "true", "policy allows managed hooks only (allow_managed_hooks_only)"},
-	} {
-		if raw, err := l.ReadFile(f.path); err == nil && setting(string(raw), f.table, f.key) == f.value {
-			return f.says
-		}
-	}
-	return ""
+	return off(l, w)
 }
 
 // home is where Codex keeps its files.
@@ -107,28 +90,6 @@ func home(l adapters.Launch) string {
 		return d
 	}
 	return path.Join(l.Home, ".codex")
-}
-
-// setting reads one plain value of a TOML file: that of a key in a table, as it
-// is written. It knows no more of TOML than that.
-func setting(raw, table, key string) (value string) {
-	in := ""
-	for line := range strings.Lines(raw) {
-		line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
-		if t, ok := strings.CutPrefix(strings.TrimSpace(line), "["); ok {
-			in = strings.Trim(t, "[] \t")
-			continue
-		}
-		k, v, ok := strings.Cut(line, "=")
-		k = strings.TrimSpace(k)
-		if in != "" {
-			k = in + "." + k
-		}
-		if ok && k == strings.TrimPrefix(table+"."+key, ".") {
-			value = strings.TrimSpace(v)
-		}
-	}
-	return value
 }
 
 // ---- hooks
@@ -172,7 +133,7 @@ func flags(l adapters.Launch, e adapters.Endpoint) (out []string) {
 		command := e.HelperCommand(h.name)
 		line := `hooks.` + h.name + `=[{hooks=[{type="command",command=` + quoted(command) + `,timeout=` + itoa(h.timeout) + `}]}]`
 		out = append(out, "-c", line)
-		trusted = append(trusted, quoted(`/<session-flags>/config.toml:`+hook.Snake(h.name)+`:0:0`)+`={trusted_hash=`+quoted(hash(h, command))+`}`)
+		trusted = append(trusted, quoted(hookKey(h))+`={trusted_hash=`+quoted(hash(h, command))+`}`)
 	}
 	return append(out, "-c", "hooks.state={"+strings.Join(trusted, ",")+"}")
 }

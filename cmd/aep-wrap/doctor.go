@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -218,9 +221,15 @@ func (d *doctor) agent(ad adapters.Adapter, wanted bool) bool {
 	}
 	d.ok("agent", "%s", tilde(path, a.paths.home))
 	d.version(ad, path)
-	d.hooks(ad, path, command)
+	w, wired := d.hooks(ad, path, command)
 	for _, c := range ad.Checks {
-		d.check(c, &launch{app: a, path: path, args: []string{command}, env: a.agentEnv()}, wanted)
+		l := &launch{app: a, path: path, args: []string{command}, env: a.agentEnv()}
+		switch {
+		case c.Ask == nil:
+			d.check(c, l, wanted)
+		case wired && wanted: // the agent is started for it
+			d.ask(c, l, w)
+		}
 	}
 	return true
 }
@@ -262,7 +271,7 @@ func (d *doctor) output(patience time.Duration, path string, args ...string) (st
 
 // hooks asks the adapter what it would do to a launch: what it cannot hook, it
 // says, and why.
-func (d *doctor) hooks(ad adapters.Adapter, path, command string) {
+func (d *doctor) hooks(ad adapters.Adapter, path, command string) (w adapters.Wiring, wired bool) {
 	l := &launch{app: d.app, path: path, args: []string{command}, env: d.app.agentEnv()}
 	seen := l.seen()
 	seen.TTY = true
@@ -281,7 +290,7 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) {
 	switch {
 	case err != nil:
 		d.bad("hooks", "mend the file that it names, or run the agent bare", "its launch cannot be changed: %v", err)
-		return
+		return w, false
 	case len(w.Notes) > 0:
 		for _, n := range w.Notes {
 			d.bad("hooks", d.mend(n, read, ad.Name), "%s", strings.TrimPrefix(n, ad.Command[0]+": "))
@@ -315,6 +324,7 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) {
 			d.bad("session log", "give yourself the right to read it", "%s: %v", tilde(root, d.app.paths.home), err)
 		}
 	}
+	return w, len(w.Notes) == 0
 }
 
 // check looks for what an adapter knows of that its wiring does not meet. What
@@ -341,6 +351,61 @@ func (d *doctor) check(c adapters.Check, l *launch, wanted bool) {
 	}
 }
 
+// ask has the agent say itself what it makes of a launch.
+func (d *doctor) ask(c adapters.Check, l *launch, w adapters.Wiring) {
+	args, stdin := c.Ask(l.seen(), w)
+	if len(args) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), agentTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, l.path, args[1:]...)
+	cmd.Env, cmd.WaitDelay, cmd.SysProcAttr = l.env, time.Second, &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		d.note(c.Name, "", "it could not be asked: %v", err)
+		return
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		d.note(c.Name, "", "it could not be asked: %v", err)
+		return
+	}
+	_, _ = io.WriteString(in, stdin)
+	what, answered := heard(out, c.Heard)
+	_ = in.Close() // what it was started for is done
+	patience := time.AfterFunc(checkTime, cancel)
+	defer patience.Stop()
+	_, _ = io.Copy(io.Discard, out)
+	_ = cmd.Wait()
+	switch {
+	case !answered:
+		d.note(c.Name, "see what "+strings.Join([]string{l.args[0], args[len(args)-1]}, " ")+" says", "it was asked and gave no answer")
+	case what != "":
+		d.bad(c.Name, c.Fix, "%s", what)
+	default:
+		d.ok(c.Name, "it says itself that nothing is in the way")
+	}
+}
+
+// heard reads lines until one is the answer.
+func heard(r io.Reader, read func(map[string]any) (string, bool)) (what string, answered bool) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		if o, err := event.ParseObject(lines.Bytes()); err == nil {
+			if what, done := read(o); done {
+				return what, true
+			}
+		}
+	}
+	return "", false
+}
+
 // settingNamed is a setting as a note names it: (hooksConfig.enabled).
 var settingNamed = regexp.MustCompile(`\(([A-Za-z_]+(?:\.[A-Za-z_]+)*)(?: = [^)]*)?\)`)
 
@@ -352,6 +417,11 @@ func (d *doctor) mend(note string, read map[string]string, adapter string) strin
 	}
 	words := strings.Split(m[1], ".")
 	var files []string
+	for path := range read {
+		if strings.Contains(note, path) { // it says where itself
+			return "change " + m[1] + " there, or ask whoever manages it"
+		}
+	}
 	for path, content := range read {
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(content, w) }) {
 			files = append(files, tilde(path, d.app.paths.home))
