@@ -40,6 +40,10 @@ type Link struct {
 	Call string // the call id of the tool that a request is about, where its Pair is another
 	Tool string // the tool's name
 	Args string // Digest of the tool's input
+
+	// Dated: the end is that of the run which was open at its time; starts carry
+	// the same clock's.
+	Dated bool
 }
 
 // Kind says how the gate treats a Field below and above its level.

@@ -99,11 +99,11 @@ func (s *Session) nameRun(d *event.Draft, _ *facts) bool {
 
 // nameEnd names the end of a run that its vendor does not name by the run: it
 // ends once, whoever tells it. An end of before the open run began, read again
-// or overtaken by the next run's start, is not its.
+// or overtaken by its start, is not its.
 func (s *Session) nameEnd(d *event.Draft, _ *facts) bool {
 	if d.Run == "" && s.st.open.len() == 1 {
 		o, _ := s.st.open.oldest()
-		if d.Time.Before(o.at.Truncate(time.Millisecond)) { // vendors' times are no finer
+		if (s.cfg.History || d.Link.Dated) && d.Time.Before(o.at) {
 			return false
 		}
 		d.Run = o.id

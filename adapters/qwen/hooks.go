@@ -5,6 +5,7 @@ import (
 
 	"aep-wrap/adapters"
 	. "aep-wrap/adapters/hook"
+	"aep-wrap/event"
 )
 
 // call is the id that the model gave the call, which every channel knows;
@@ -54,9 +55,9 @@ func hooks() *Table {
 			"PostCompact": Emit("session.compacted", Str("trigger", "trigger")),
 			"Notification": Switch("notification_type", map[string]Row{
 				"permission_prompt": Nothing("PermissionRequest carries it"),
-				"idle_prompt": When(Has("prompt_id"), Many(
-					Emit("run.cancelled", Key("prompt_id")).Note("it waits for the next prompt: a turn that no Stop ended was interrupted, or failed"),
-					notified), notified),
+				"idle_prompt": When(Has("timestamp"), Many(
+					Emit("run.cancelled", openRun).Note("it waits for the next prompt: a turn that has begun before, and that no Stop ended, was interrupted"),
+					waiting), waiting),
 			}, notified),
 
 			"InstructionsLoaded":  Vendor(Str("memory_type", "memory_type"), Str("load_reason", "load_reason")),
@@ -65,6 +66,15 @@ func hooks() *Table {
 		},
 	})
 }
+
+// openRun: this hook's own prompt_id is often that of an earlier turn, or not
+// there at all. What it speaks of is the run that was open at its time.
+var openRun = Do("", nil, func(_ *In, d *event.Draft) bool {
+	d.Run, d.Link.Dated = "", true
+	return true
+})
+
+var waiting = Emit("progress.status", Subject("notification_type"), openRun, Text("message", "message"))
 
 var notified = Emit("progress.status", Subject("notification_type"), Text("message", "message"))
 

@@ -2,6 +2,8 @@ package qwen
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -37,6 +39,13 @@ func TestChannelsJoin(t *testing.T) {
 	again := hook("UserPromptSubmit", `,"prompt":""`)
 	use := line(`{"type":"assistant","session_id":"s","message":{"content":[{"type":"tool_use","id":"c1","name":"run_shell_command","input":{"command":"ls"}}]}}`)
 	pre := hook("PreToolUse", tool+`,"tool_use_id":"toolu_1","tool_call_id":"c1"`)
+	next := adaptertest.Moment(t, adapters.Hook, "UserPromptSubmit", `{"session_id":"s","prompt_id":"s########1","prompt":"go on"}`)
+	idle := hook("Notification", `,"notification_type":"idle_prompt","timestamp":"2030-01-01T00:00:00.000Z"`)
+	at := func(m adapters.Moment, second int) adapters.Moment {
+		m.Payload = maps.Clone(m.Payload)
+		m.Payload["timestamp"] = fmt.Sprintf("2026-01-01T00:00:0%d.000Z", second)
+		return m
+	}
 	batch := func(status, text string) adapters.Moment {
 		return hook("PostToolBatch", `,"tool_calls":[{"tool_name":"run_shell_command","tool_input":{"command":"ls"},"tool_use_id":"c1","tool_call_id":"c1","status":"`+status+`",
 			"tool_response":{"error":"`+text+`","error_type":"execution_denied","response_parts":[{"functionResponse":{"response":{"error":"`+text+`"}}}]}}]`)
@@ -58,10 +67,16 @@ func TestChannelsJoin(t *testing.T) {
 			Want: "session.started; run.started; attention.requested; tool.requested; attention.answered allow; attention.resolved answered; tool.completed"},
 		{Name: "refused in the dialog", Moments: []adapters.Moment{prompt, hook("PermissionRequest", tool), batch("cancelled", "[Operation Cancelled] Reason: User did not allow tool call")},
 			Want: "session.started; run.started; attention.requested; tool.requested; attention.answered deny; attention.resolved answered; tool.failed"},
-		{Name: "a turn that ended by itself", Moments: []adapters.Moment{prompt, hook("Stop", ""), hook("Notification", `,"notification_type":"idle_prompt"`)},
+		{Name: "a turn that ended by itself", Moments: []adapters.Moment{prompt, hook("Stop", ""), idle},
 			Want: "session.started; run.started; run.finished; progress.status"},
-		{Name: "an interrupt, which fires no hook of its own", Moments: []adapters.Moment{prompt, hook("Notification", `,"notification_type":"idle_prompt"`), hook("Notification", `,"notification_type":"idle_prompt"`)},
+		{Name: "an interrupt, which fires no hook of its own", Moments: []adapters.Moment{prompt, idle, idle},
 			Want: "session.started; run.started; run.cancelled; progress.status; progress.status"},
+		{Name: "an interrupt of which the hook names an earlier turn", Moments: []adapters.Moment{prompt, hook("Stop", ""), next, idle},
+			Want: "session.started; run.started; run.finished; run.started; run.cancelled; progress.status"},
+		{Name: "an interrupt of which the hook names no turn", Moments: []adapters.Moment{prompt, adaptertest.Moment(t, adapters.Hook, "Notification", `{"session_id":"s","notification_type":"idle_prompt","timestamp":"2030-01-01T00:00:00.000Z"}`)},
+			Want: "session.started; run.started; run.cancelled; progress.status"},
+		{Name: "it waits, told late: the next prompt has come", Moments: []adapters.Moment{at(prompt, 1), at(hook("Stop", ""), 2), at(next, 4), at(idle, 3)},
+			Want: "session.started; run.started; run.finished; run.started; progress.status"},
 		{Name: "a turn that failed, by the stream", Moments: []adapters.Moment{prompt, line(`{"type":"result","session_id":"s","uuid":"u2","subtype":"error_during_execution","is_error":true,"error":{"message":"m"}}`)},
 			Want: "session.started; run.started; run.failed; x.qwen-code.run.usage"},
 	})
