@@ -98,26 +98,38 @@ func pids(procs []Proc) []int {
 // those that it stopped: not those that were stopped before, which are not
 // ours to wake. A parent stops before its children, so that it cannot see one
 // stop; one that forked meanwhile is found by the next listing. It does not
-// wait for ever: what sleeps in the kernel stops when it comes out of there.
+// wait for ever: what sleeps in the kernel stops when it comes out of there. A
+// parent that sleeps there until its child runs another program (vfork) would
+// not, were the child stopped on its way: such a child goes on once, and is
+// stopped again.
 func freeze(list func() []Proc) (stopped []Proc) {
-	told := map[procID]bool{}
+	told, woken := map[procID]bool{}, map[procID]bool{}
 	deadline := time.Now().Add(time.Second)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		all := list()
+		waits := map[int]bool{} // in the kernel
+		for _, p := range all {
+			waits[p.Pid] = p.State == 'D'
+		}
+		late := time.Now().After(deadline)
 		runs, fresh := false, false
-		for _, p := range list() {
-			if p.stopped() {
-				continue
-			}
-			runs = true
-			if !told[p.id()] {
-				told[p.id()] = true
-				fresh = true
-				if signalProc(p, syscall.SIGSTOP) == nil {
+		for _, p := range all {
+			id := p.id()
+			switch onItsWay := waits[p.Parent] && !late; {
+			case p.stopped() && onItsWay && told[id] && !woken[id]:
+				runs, woken[id], told[id] = true, true, false
+				_ = signalProc(p, syscall.SIGCONT)
+			case p.stopped():
+			case told[id], onItsWay && woken[id]:
+				runs = true
+			default:
+				runs, fresh, told[id] = true, true, true
+				if signalProc(p, syscall.SIGSTOP) == nil && !woken[id] {
 					stopped = append(stopped, p)
 				}
 			}
 		}
-		if !runs || !fresh && time.Now().After(deadline) {
+		if !runs || !fresh && late {
 			return stopped
 		}
 		time.Sleep(pause)

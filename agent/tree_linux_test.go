@@ -1,6 +1,82 @@
 package agent
 
-import "testing"
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is also a process that waits in the kernel for its child to
+// run another program (@vfork).
+func init() {
+	if len(os.Args) == 2 && os.Args[1] == "@vfork" {
+		runtime.LockOSThread() // whose state is the process's
+		vfork()
+		time.Sleep(time.Minute)
+		os.Exit(0)
+	}
+}
+
+// vfork has a child take a while before it runs sleep.
+//
+//go:norace
+//go:noinline
+func vfork() {
+	path, arg := []byte("/bin/sleep\x00"), []byte("60\x00")
+	argv := []*byte{&path[0], &arg[0], nil}
+	while := unix.Timespec{Nsec: 300e6}
+	pid, _, _ := syscall.RawSyscall6(unix.SYS_CLONE, unix.CLONE_VFORK|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if pid == 0 { // nothing of the runtime's works here
+		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&while)), 0, 0)
+		syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(&argv[0])), 0)
+		syscall.RawSyscall(unix.SYS_EXIT, 1, 0, 0)
+	}
+	runtime.KeepAlive(argv)
+}
+
+// What is stopped in the middle of a vfork is stopped all the same, both parent
+// and child, and goes on when it is thawed.
+func TestFreezeAmidVfork(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "@vfork")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	list := func() []Proc {
+		all, err := snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return descend(all, func(p Proc) bool { return p.Pid == cmd.Process.Pid })
+	}
+	defer func() {
+		for _, p := range list() {
+			_ = signalProc(p, syscall.SIGKILL)
+		}
+		_ = cmd.Wait()
+	}()
+	until := func(what string, ok func([]Proc) bool) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); !ok(list()); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %v", what, list())
+			}
+		}
+	}
+	until("the child is forked", func(l []Proc) bool { return len(l) == 2 && l[0].State == 'D' })
+	stopped := freeze(list)
+	if l := list(); len(l) != 2 || slices.ContainsFunc(l, func(p Proc) bool { return !p.stopped() }) || len(stopped) != 2 {
+		t.Fatalf("stopped %v, and there are %v", stopped, l)
+	}
+	thaw(stopped)
+	until("thawed", func(l []Proc) bool { return len(l) == 2 && !l[0].stopped() && !l[1].stopped() })
+}
 
 func TestParseStat(t *testing.T) {
 	const rest = " S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123456 1 1 18446744073709551615\n"
