@@ -32,6 +32,7 @@ type config struct {
 	Token      string
 	TokenFile  string
 	TLS        tlsFiles
+	PlainHTTP  bool // the token may go to another host without TLS
 	Capture    event.Level
 	CaptureFor map[string]event.Level // by category
 	SecretEnv  []string
@@ -112,6 +113,8 @@ var settings = []setting{
 		apply: func(c *config, v string) error { c.TLS.cert = v; return nil }},
 	{name: "client-key", arg: "FILE", usage: "the key of --client-cert",
 		apply: func(c *config, v string) error { c.TLS.key = v; return nil }},
+	{name: "plain-http", usage: "send the token to a collector on another host without TLS too: the network on the way is trusted",
+		apply: func(c *config, v string) (err error) { c.PlainHTTP, err = parseSwitch(v); return }},
 	{name: "capture", arg: "LEVEL", usage: "how much events may say: none, metadata, redacted or full", def: "metadata",
 		apply: func(c *config, v string) (err error) { c.Capture, err = event.ParseLevel(v); return }},
 	{name: "capture-for", arg: "CATEGORY=LEVEL", usage: "the same for one category", def: "attention=redacted", list: true,

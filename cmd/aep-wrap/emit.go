@@ -77,7 +77,7 @@ func (a *app) newSocketSink(c ws.Config, note func(string)) (*sink, error) {
 	s := &sink{name: a.sinkName(), target: a.postConfig(c.Log, note), done: make(chan struct{}), patience: flushTime}
 	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Pace: pace, SaveEvery: saveEvery, Log: c.Log})
 	c.URL, c.Token, c.Client, c.MinWait = s.target.URL, s.target.Token, s.target.Client, s.target.MinWait
-	c.Instance, c.Fallback = instance(), s.fallback
+	c.Insecure, c.Instance, c.Fallback = s.target.Insecure, instance(), s.fallback
 	var err error
 	if s.socket, err = ws.New(c, s.Feed); err != nil {
 		return nil, usageError("--collector: %w", err)
@@ -88,7 +88,7 @@ func (a *app) newSocketSink(c ws.Config, note func(string)) (*sink, error) {
 // postConfig is how the configured collector is reached by POST.
 func (a *app) postConfig(log *slog.Logger, note func(string)) post.Config {
 	e := a.endpoint()
-	c := post.Config{URL: e.Base, Token: e.Token, Log: log}
+	c := post.Config{URL: e.Base, Token: e.Token, Insecure: a.cfg.PlainHTTP, Log: log}
 	if a.cfg.Collector == "" {
 		c.Client, c.MinWait = a.newJoiner(note).client(), 50*time.Millisecond
 	} else {

@@ -257,6 +257,48 @@ func TestProxyAndCertificates(t *testing.T) {
 	}
 }
 
+// A token goes to another host without TLS only where the network is said to be
+// trusted, as inside a cluster: by the socket, and by POST.
+func TestPlainHTTP(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]string{} // path → what it was asked with
+	inner := collector.New(collector.Config{Token: "open-sesame", Hosts: []string{"collector.test"}, Limits: collector.Limits{Drain: 50 * time.Millisecond}}).Handler()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		seen[r.Host+r.URL.Path] = r.Header.Get("Authorization")
+		mu.Unlock()
+		inner.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	w := newWorld(t)
+	env := []string{"AEP_COLLECTOR=http://collector.test:8787", "AEP_TOKEN=open-sesame", "HTTP_PROXY=" + proxy.URL, "NO_PROXY="}
+	launch := []string{"--", "sh", "-c", "echo done"}
+	if r := w.run(env, launch...); r.code != 2 || !strings.Contains(r.stderr, "plain-http") {
+		t.Errorf("without a word: %+v", r)
+	}
+	mu.Lock()
+	if len(seen) > 0 {
+		t.Errorf("it was asked all the same: %v", seen)
+	}
+	mu.Unlock()
+	env = append(env, "AEP_PLAIN_HTTP=true")
+	if r := w.run(env, launch...); r.code != 0 || !strings.Contains(r.stdout, "done") {
+		t.Errorf("trusted: %+v", r)
+	}
+	for path := range w.logged() {
+		if r := w.run(env, "replay", path); r.code != 0 {
+			t.Errorf("replay: %+v", r)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, path := range []string{"/socket", "/events"} {
+		if got := seen["collector.test:8787"+path]; got != "Bearer open-sesame" {
+			t.Errorf("%s was asked with %q; all: %v", path, got, seen)
+		}
+	}
+}
+
 // Certificates that are put in the place of others, as in a pod, are used from
 // then on; half of a change changes nothing.
 func TestCertificatesAreReadAgain(t *testing.T) {

@@ -74,6 +74,7 @@ nodeSelector: {kubernetes.io/os: linux}
 tolerations: [{key: agents, operator: Exists}]
 affinity: {nodeAffinity: {}}`,
 	"another collector": `{collector: {enabled: false, url: "https://collector.example"}}`,
+	"a plain one":       `{collector: {enabled: false, url: "http://collector.other.svc:8787", plainHTTP: true}}`,
 	"logs alone":        `{collector: {enabled: false}, networkPolicy: {enabled: false}}`,
 	"two users":         `{sidecar: {uid: 65533}}`,
 	"a job's limits":    `{agent: {activeDeadlineSeconds: 3600, ttlSecondsAfterFinished: null, backoffLimit: 2}}`,
@@ -247,6 +248,7 @@ func TestBroken(t *testing.T) {
 		{"agent.yaml", "image: aep-wrap:dev", "image: aep-wrap", "which aep-wrap?"},
 		{"agent.yaml", "restartPolicy: Never", "restartPolicy: Always", "wants a restartPolicy"},
 		{"agent.yaml", "limits: {memory: 64Mi}", "limits: {}", "limit of memory"},
+		{"agent.yaml", "- {name: AEP_PLAIN_HTTP, value: \"true\"}", "- {name: AEP_QUIET, value: \"true\"}", "refuses to send its token"},
 		{"agent.yaml", "- {name: HOME, value: /var/lib/aep}", "- {name: AEP_TOKEN, value: secret}", "token in its environment"},
 		{"collector.yaml", "targetPort: http", "targetPort: {}", "targetPort"},
 		{"collector.yaml", "component: collector\n  ports", "component: collectors\n  ports", "selects nothing"},
@@ -281,6 +283,7 @@ func TestBadValues(t *testing.T) {
 		`{agent: {mode: entrypoint, args: [x]}}`:  "wants agent.command",
 		`{agent: {mode: entrypoint, logs: [a]}}`:  "agent.logs is for",
 		`{collector: {url: collector.example}}`:   "url",
+		`{collector: {url: "http://c.example"}}`:  "collector.plainHTTP",
 		`{collector: {port: 0}}`:                  "port",
 	} {
 		if _, err := render(values); err == nil || !strings.Contains(err.Error(), want) {

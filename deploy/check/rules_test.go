@@ -126,15 +126,18 @@ func containerRules(c object, bad func(string, ...any)) {
 			bad("container %s: its %s asks a port that it has not: %v", name, probe, p)
 		}
 	}
-	env := map[string]bool{}
+	env := map[string]string{}
 	for _, e := range list(c, "env") {
-		if env[str(e, "name")] {
+		if _, there := env[str(e, "name")]; there {
 			bad("container %s: %s twice", name, str(e, "name"))
 		}
-		env[str(e, "name")] = true
+		env[str(e, "name")] = str(e, "value")
 		if strings.HasPrefix(str(e, "name"), "AEP_TOKEN") && str(e, "name") != "AEP_TOKEN_FILE" {
 			bad("container %s: a token in its environment", name)
 		}
+	}
+	if env["AEP_TOKEN_FILE"] != "" && strings.HasPrefix(env["AEP_COLLECTOR"], "http://") && env["AEP_PLAIN_HTTP"] != "true" {
+		bad("container %s: it refuses to send its token to %s: it is plain HTTP", name, env["AEP_COLLECTOR"])
 	}
 }
 

@@ -211,7 +211,7 @@ func New(c Config, feed *queue.Feed) (*Emitter, error) {
 		return nil, fmt.Errorf("collector URL %q: want http://HOST, https://HOST, ws://HOST or wss://HOST", shown(c.URL))
 	}
 	if c.Token != "" && u.Scheme == "http" && !loopback(u.Hostname()) && !c.Insecure {
-		return nil, fmt.Errorf("collector URL %s: a token is not sent to another host without TLS; use https", shown(c.URL))
+		return nil, fmt.Errorf("collector URL %s: a token is not sent to another host without TLS; use https, or plain-http where the network is trusted", shown(c.URL))
 	}
 	if strings.ContainsAny(c.Token, "\r\n\x00") {
 		return nil, errors.New("the token has a line break in it")

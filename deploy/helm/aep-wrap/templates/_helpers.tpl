@@ -74,6 +74,9 @@ capabilities: {drop: [ALL]}
 {{- with include "aep-wrap.collectorURL" . }}
 - {name: AEP_COLLECTOR, value: {{ . | quote }}}
 - {name: AEP_TOKEN_FILE, value: /run/secrets/aep/token}
+{{- if hasPrefix "http://" . }}
+- {name: AEP_PLAIN_HTTP, value: "true"}
+{{- end }}
 {{- else }}
 - {name: AEP_LISTEN, value: "off"}
 {{- end }}
@@ -323,6 +326,9 @@ spec:
 {{- $drain := trimSuffix "s" .Values.sidecar.drain | int -}}
 {{- if le (int .Values.terminationGracePeriodSeconds) $drain -}}
 {{- fail (printf "terminationGracePeriodSeconds (%d) must be more than sidecar.drain (%s)" (int .Values.terminationGracePeriodSeconds) .Values.sidecar.drain) -}}
+{{- end -}}
+{{- if and (hasPrefix "http://" .Values.collector.url) (not .Values.collector.plainHTTP) -}}
+{{- fail "collector.url: the token would cross a network without TLS: give an https:// address, or collector.plainHTTP: true where that network is trusted" -}}
 {{- end -}}
 {{- if and .Values.agent.logs .Values.sidecar.uid (ne (int64 .Values.sidecar.uid) (int64 .Values.uid)) -}}
 {{- fail "agent.logs: runtimes write session logs for their own user alone: leave sidecar.uid empty, or uid the same" -}}
