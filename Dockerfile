@@ -11,12 +11,12 @@ ARG TARGETOS TARGETARCH VERSION=dev
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=$VERSION" -o /out/usr/local/bin/ ./cmd/aep-wrap ./cmd/aep-hook \
- && mkdir -p -m 0700 /out/home/aep/.aep
+ && mkdir -m 1777 /out/tmp && mkdir -p -m 0700 /own/home/aep/.aep
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build /out/usr/local/bin/ /usr/local/bin/
-COPY --from=build --chown=65532:65532 /out/home/aep /home/aep
+COPY --from=build /out/ /
+COPY --from=build --chown=65532:65532 /own/home/aep /home/aep
 COPY LICENSE /LICENSE
 ENV HOME=/home/aep PATH=/usr/local/bin
 USER 65532:65532
