@@ -36,6 +36,7 @@ type Moment struct {
 	Raw     []byte         // the payload as it came, where at hand: a tree has lost the order of members
 	Time    time.Time      // when it was seen
 	Session string         // the session, where the channel knows it and the payload does not
+	Cut     int            // long strings in it that are told by their length alone
 
 	// Held says that the runtime waits for what we answer to this moment, and
 	// that an answer may come from afar: a request in it is answerable through

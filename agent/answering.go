@@ -110,6 +110,7 @@ func (a *answering) weigh(m *adapters.Moment) (window time.Duration) {
 	switch {
 	case ask.Gate != "" && p.Gated != nil && p.Gated(ask.Gate):
 		m.Gated, window = true, p.Gate
+	case m.Cut > 0: // nobody could be shown what is asked
 	case ask.Held && ask.Both:
 		free, window = !p.Blind, p.Both
 	case ask.Held:
@@ -125,6 +126,7 @@ func (a *answering) weigh(m *adapters.Moment) (window time.Duration) {
 
 // replyTo is how a hook is answered in a moment.
 func (a *answering) replyTo(m adapters.Moment) func(adapters.Answer) []byte {
+	m.Raw = nil // it may wait for long
 	return func(x adapters.Answer) []byte { return a.adapter.Reply(m, x) }
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -58,8 +57,9 @@ const (
 // written: a crash in between has it taken again, under the same event ids, and
 // a request that was held is held on.
 type HookDir struct {
-	cfg  HookDirConfig
-	held sync.WaitGroup
+	cfg    HookDirConfig
+	intake *intake
+	held   sync.WaitGroup
 
 	mu      sync.Mutex
 	holding map[string]func() // hooks that are held; the function says that their runtime is gone
@@ -85,7 +85,7 @@ func NewHookDir(c HookDirConfig) (*HookDir, error) {
 			return nil, err
 		}
 	}
-	h := &HookDir{cfg: c, holding: map[string]func(){}, silent: map[string]bool{}}
+	h := &HookDir{cfg: c, intake: newIntake(), holding: map[string]func(){}, silent: map[string]bool{}}
 	h.sweep()
 	return h, h.beat()
 }
@@ -256,31 +256,38 @@ func (h *HookDir) letGo(entries []os.DirEntry) {
 // take takes one hook; false leaves it for later.
 func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 	path := filepath.Join(h.cfg.Dir, f.name)
-	raw, err := readBounded(path, maxPayload)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
 	a, name, held := h.parse(f.name)
-	var payload map[string]any
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	switch {
-	case errors.Is(err, errTooLarge):
-		return true, h.refuse(f, "too_large", held)
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
 	case errors.Is(err, fs.ErrPermission): // of one file: what comes after it is not to wait
 		return true, h.refuse(f, "unreadable", held)
 	case err != nil:
 		return false, err
-	case a == nil:
-		return true, h.refuse(f, "unknown_adapter", held)
+	}
+	read := h.intake.read(file, false)
+	defer h.intake.back(read)
+	file.Close()
+	if a == nil && read.reason == "" {
+		read.reason = "unknown_adapter"
+	}
+	switch read.reason {
+	case "":
+	case "truncated":
+		return false, fmt.Errorf("%s cannot be read", path)
 	default:
-		if payload, err = event.ParseObject(valid(raw)); err != nil {
-			return true, h.refuse(f, refusalReason(err), held)
-		}
+		return true, h.refuse(f, read.reason, held)
+	}
+	payload, err := event.ParseObject(valid(read.raw))
+	if err != nil {
+		return true, h.refuse(f, refusalReason(err), held)
 	}
 	if name == "" {
 		name, _ = payload["hook_event_name"].(string)
 	}
 	hears := held && !h.silent[f.name]
-	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: f.at, Held: hears}
+	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: read.raw, Cut: read.cut, Time: f.at, Held: hears}
 	again, answer := h.cfg.Watch.Hook(a, m, strings.TrimSuffix(strings.TrimSuffix(f.name, ".json"), ".held"))
 	switch {
 	case again > 0 && hears && time.Since(f.at) > untold:
@@ -448,19 +455,4 @@ func (h *HookDir) done(file string) error {
 		return nil
 	}
 	return err
-}
-
-var errTooLarge = errors.New("too large")
-
-func readBounded(path string, max int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, max+1))
-	if err == nil && int64(len(raw)) > max {
-		return nil, errTooLarge
-	}
-	return raw, err
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"compress/gzip"
 	"context"
@@ -25,17 +24,6 @@ import (
 
 	"aep-wrap/adapters"
 	"aep-wrap/agent/hookclient"
-	"aep-wrap/event"
-)
-
-// Bounds on what a runtime may hand in. What is above them is told as refused,
-// never as an error to the agent.
-const (
-	maxPayload  = 32 << 20  // bytes of one payload, after inflation
-	maxInFlight = 256 << 20 // bytes of payloads being read and parsed at once
-	maxConns    = 512       // helpers served at once
-	stall       = 3 * time.Second
-	readTotal   = 60 * time.Second
 )
 
 // Observer takes what the channels bring in. Size is the payload's, in bytes.
@@ -85,9 +73,11 @@ type HookServer struct {
 	httpAddr string
 	socket   string
 	unix     net.Listener
-	inFlight atomic.Int64
+	intake   *intake
+	heldOver atomic.Int64 // bytes of large payloads whose runtime waits for an answer
 	conns    sync.WaitGroup
-	slots    chan struct{}
+	requests chan struct{}
+	helpers  chan struct{}
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
@@ -109,7 +99,7 @@ func ServeHooks(c HookConfig) (*HookServer, error) {
 			return c.Observer
 		}
 	}
-	h := &HookServer{cfg: c, slots: make(chan struct{}, maxConns)}
+	h := &HookServer{cfg: c, intake: newIntake(), requests: make(chan struct{}, maxConns), helpers: make(chan struct{}, maxConns)}
 	h.SetSecret(c.Place.Secret)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h, errors.Join(h.listenHTTP(), h.listenUnix())
@@ -205,11 +195,14 @@ func (h *HookServer) guard(next http.Handler) http.Handler {
 
 func (h *HookServer) hook(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	raw, reason := h.body(w, r)
-	if reason == "" {
-		defer h.inFlight.Add(-int64(len(raw)))
+	select {
+	case h.requests <- struct{}{}:
+		defer func() { <-h.requests }()
+	default:
+		h.take(r.PathValue("adapter"), r.PathValue("event"), &payload{reason: "busy"})
+		return
 	}
-	held := h.take(r.PathValue("adapter"), r.PathValue("event"), raw, reason)
+	held := h.take(r.PathValue("adapter"), r.PathValue("event"), h.body(w, r))
 	defer h.took(r.PathValue("adapter"), held, began)
 	if held == nil {
 		return // 200 and an empty body: no decision
@@ -235,9 +228,8 @@ func (h *HookServer) took(adapter string, held *Held, began time.Time) {
 	}
 }
 
-// body reads a request's body within the bounds. The bytes count as in flight
-// until their reader gives them back; a reason says why there are none.
-func (h *HookServer) body(w http.ResponseWriter, r *http.Request) (raw []byte, reason string) {
+// body reads a request's body within the bounds.
+func (h *HookServer) body(w http.ResponseWriter, r *http.Request) *payload {
 	ctl := http.NewResponseController(w)
 	var in io.Reader = &pacedReader{r: r.Body, deadline: func(t time.Time) { ctl.SetReadDeadline(t) }}
 	defer ctl.SetReadDeadline(time.Time{})
@@ -246,13 +238,13 @@ func (h *HookServer) body(w http.ResponseWriter, r *http.Request) (raw []byte, r
 	case "gzip":
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, "not_gzip"
+			return &payload{reason: "not_gzip"}
 		}
 		in = z
 	default:
-		return nil, "unknown_encoding"
+		return &payload{reason: "unknown_encoding"}
 	}
-	return h.read(in, nil)
+	return h.intake.read(in, false)
 }
 
 // pacedReader gives each read a deadline of its own, and all of them one.
@@ -275,69 +267,44 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	return p.r.Read(b)
 }
 
-// read reads to the end of in, or to where done says that a whole value is
-// there. What is over a bound is read on and thrown away, so that the writer
-// is not met by a closed pipe.
-func (h *HookServer) read(in io.Reader, done func([]byte) bool) (raw []byte, reason string) {
-	var buf bytes.Buffer
-	chunk := make([]byte, 32<<10)
-	over := ""
-	for {
-		n, err := in.Read(chunk)
-		if n > 0 && over == "" {
-			switch {
-			case buf.Len()+n > maxPayload:
-				over = "too_large"
-			case h.inFlight.Add(int64(n)) > maxInFlight:
-				h.inFlight.Add(-int64(n))
-				over = "busy"
-			default:
-				buf.Write(chunk[:n])
-			}
-		}
-		if over != "" && buf.Len() > 0 {
-			h.inFlight.Add(-int64(buf.Len()))
-			buf = bytes.Buffer{}
-		}
-		whole := n > 0 && done != nil && done(chunk[:n])
-		switch {
-		case err == nil && !whole:
-			continue
-		case over != "":
-			return nil, over
-		case whole, errors.Is(err, io.EOF):
-			return buf.Bytes(), ""
-		}
-		h.inFlight.Add(-int64(buf.Len()))
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, "timeout"
-		}
-		return nil, "truncated"
-	}
-}
-
 // take makes a payload a moment and hands it on.
-func (h *HookServer) take(adapter, name string, raw []byte, reason string) *Held {
+func (h *HookServer) take(adapter, name string, p *payload) (held *Held) {
 	observer := h.cfg.Serves(adapter)
 	if observer == nil {
-		observer, reason = h.cfg.Observer, "unknown_adapter"
+		observer, p.reason = h.cfg.Observer, "unknown_adapter"
 	}
-	var payload map[string]any
-	if reason == "" && len(bytes.TrimSpace(raw)) > 0 {
-		var err error
-		if payload, err = event.ParseObject(raw); err != nil {
-			reason = refusalReason(err)
+	h.intake.work(p, func(p *payload, tree map[string]any) {
+		if p.reason != "" {
+			observer.Refuse(Refusal{Channel: adapters.Hook, Name: name, Reason: p.reason, Bytes: p.size})
+			return
+		}
+		if name == "" {
+			name, _ = tree["hook_event_name"].(string)
+		}
+		held = observer.Hook(adapters.Moment{Channel: adapters.Hook, Name: name, Payload: tree, Raw: p.raw, Cut: p.cut, Time: time.Now()}, p.size)
+		if n := len(p.raw); p.turn && held.Waits() {
+			held = h.bounded(held, int64(n))
+		}
+	})
+	return held
+}
+
+// bounded has a runtime that waits with a large payload wait for nothing where
+// there are many of them.
+func (h *HookServer) bounded(held *Held, bytes int64) *Held {
+	out := *held
+	if h.heldOver.Add(bytes) > maxHeldLarge {
+		out.wait = func(ctx context.Context) []byte {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return held.wait(ctx)
 		}
 	}
-	if reason != "" {
-		observer.Refuse(Refusal{Channel: adapters.Hook, Name: name, Reason: reason, Bytes: len(raw)})
-		return nil
+	out.told = func(err error) {
+		h.heldOver.Add(-bytes)
+		held.Told(err)
 	}
-	if name == "" {
-		name, _ = payload["hook_event_name"].(string)
-	}
-	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: raw, Time: time.Now()}
-	return observer.Hook(m, len(raw))
+	return &out
 }
 
 // ---- the unix socket
@@ -369,11 +336,11 @@ func (h *HookServer) listenUnix() error {
 				continue
 			}
 			select {
-			case h.slots <- struct{}{}:
+			case h.helpers <- struct{}{}:
 				h.conns.Add(1)
 				go func() {
 					defer h.conns.Done()
-					defer func() { <-h.slots }()
+					defer func() { <-h.helpers }()
 					defer c.Close()
 					h.helper(c.(*net.UnixConn))
 				}()
@@ -431,12 +398,7 @@ func (h *HookServer) helper(c *net.UnixConn) {
 	if len(words) == 3 {
 		name = words[2]
 	}
-	var end objectEnd
-	raw, reason := h.read(in, end.found)
-	if reason == "" {
-		defer h.inFlight.Add(-int64(len(raw)))
-	}
-	held := h.take(words[1], name, raw, reason)
+	held := h.take(words[1], name, h.intake.read(in, true))
 	defer h.took(words[1], held, began)
 	var answer []byte
 	if held.Waits() {
@@ -476,38 +438,4 @@ func whileThere(ctx context.Context, c *net.UnixConn) (_ context.Context, stop f
 		}
 	}()
 	return ctx, func() { cancel(); <-ended }
-}
-
-// objectEnd finds the end of the first JSON object or array in a byte stream:
-// a helper's stdin may stay open after the payload.
-type objectEnd struct {
-	depth       int
-	str, esc    bool
-	closed, bad bool
-}
-
-func (o *objectEnd) found(b []byte) bool {
-	for _, c := range b {
-		switch {
-		case o.closed || o.bad:
-			return o.closed
-		case o.esc:
-			o.esc = false
-		case o.str:
-			o.esc = c == '\\'
-			o.str = c != '"'
-		case c == '"':
-			o.str = true
-			o.bad = o.depth == 0
-		case c == '{' || c == '[':
-			o.depth++
-		case c == '}' || c == ']':
-			o.depth--
-			o.closed = o.depth == 0
-			o.bad = o.depth < 0
-		case o.depth == 0 && c > ' ':
-			o.bad = true // not an object: read to the end, the parser will say
-		}
-	}
-	return o.closed
 }

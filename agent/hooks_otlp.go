@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"aep-wrap/adapters"
-	"aep-wrap/event"
 )
 
 // otlp takes OTLP/HTTP in its JSON encoding. Log records become moments;
@@ -20,27 +19,18 @@ func (h *HookServer) otlp(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want application/json", http.StatusUnsupportedMediaType)
 		return
 	}
-	raw, reason := h.body(w, r)
-	if reason == "" {
-		defer h.inFlight.Add(-int64(len(raw)))
-	}
-	if r.PathValue("signal") == "logs" {
-		var tree map[string]any
-		if reason == "" {
-			var err error
-			if tree, err = event.ParseObject(raw); err != nil {
-				reason = refusalReason(err)
-			}
-		}
-		if reason != "" {
-			h.cfg.Observer.Refuse(Refusal{Channel: adapters.Telemetry, Name: "logs", Reason: reason, Bytes: len(raw)})
-		} else {
+	h.intake.work(h.body(w, r), func(p *payload, tree map[string]any) {
+		switch {
+		case r.PathValue("signal") != "logs":
+		case p.reason != "":
+			h.cfg.Observer.Refuse(Refusal{Channel: adapters.Telemetry, Name: "logs", Reason: p.reason, Bytes: p.size})
+		default:
 			ms := logMoments(tree, time.Now())
 			for _, m := range ms {
-				h.cfg.Observer.Observe(m, len(raw)/len(ms))
+				h.cfg.Observer.Observe(m, p.size/len(ms))
 			}
 		}
-	}
+	})
 	w.Header().Set("Content-Type", "application/json")
 	w.Write([]byte("{}"))
 }

@@ -93,9 +93,25 @@ var payloads = []struct {
 	{"a member twice", `{"a":1,"a":2}`, "duplicate_member"},
 	{"not UTF-8", "{\"a\":\"\xff\xfe\"}", "not_utf8"},
 	{"a NUL byte", "{\"a\":\"\x00\"}", "not_json"},
-	{"too deep", deep(100000), "too_deep"},
+	{"too deep", deep(20000), "too_deep"},
 	{"closers without end", strings.Repeat("}", 1000), "not_json"},
 	{"a quote in a quote", `{"a":"\"}{","b":[{"c":"]"}]}`, ""},
+}
+
+// large are payloads beyond each of the bounds.
+var large = []struct {
+	name, payload string
+	refused       string
+}{
+	{"large and whole", `{"a":"` + strings.Repeat("x", smallPayload) + `"}`, ""},
+	{"a long string", `{"a":"` + strings.Repeat("x", 2*wholePayload) + `"}`, ""},
+	{"many values", `{"a":[` + strings.Repeat(`1,`, maxValues) + `1]}`, "too_large"},
+	{"as many values as may be", `{"a":[` + strings.Repeat(`1,`, maxValues-3) + `1]}`, ""},
+	{"many small members", `{"a":[` + strings.Repeat(`"xxxxxxxx",`, maxKept/8) + `1]}`, "too_large"},
+	{"large garbage", strings.Repeat("x", 2*wholePayload), "not_json"},
+	{"larger garbage", strings.Repeat("x", 2*maxKept), "too_large"},
+	{"a long string without end", `{"a":"` + strings.Repeat("x", 2*wholePayload), "not_json"},
+	{"too large", `{"a":"` + strings.Repeat("x", maxPayload) + `"}`, "too_large"},
 }
 
 func TestHookPayloads(t *testing.T) {
@@ -119,7 +135,7 @@ func TestHookPayloads(t *testing.T) {
 		},
 	}
 	for way, ask := range ways {
-		for _, tt := range payloads {
+		for _, tt := range append(payloads, large...) {
 			t.Run(way+"/"+tt.name, func(t *testing.T) {
 				answer, err := ask(tt.payload)
 				if err != nil || answer != "" {
@@ -447,9 +463,9 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-func TestInFlightComesBack(t *testing.T) {
+func TestTurnsComeBack(t *testing.T) {
 	h, e, _ := startHooks(t, nil)
-	for _, tt := range payloads {
+	for _, tt := range append(payloads, large...) {
 		hookclient.Ask(e.Socket, []string{"claude-code", "E"}, strings.NewReader(tt.payload))
 		resp, err := http.Post(e.HookURL+"/claude-code/E", "application/json", strings.NewReader(tt.payload))
 		if err == nil {
@@ -457,11 +473,12 @@ func TestInFlightComesBack(t *testing.T) {
 		}
 	}
 	deadline := time.Now().Add(2 * time.Second)
-	for h.inFlight.Load() != 0 && time.Now().Before(deadline) {
+	turns := func() int { return len(h.intake.reading) + len(h.intake.working) + len(h.requests) }
+	for turns() != 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
-	if n := h.inFlight.Load(); n != 0 {
-		t.Errorf("%d bytes count as in flight when nothing is", n)
+	if n := turns(); n != 0 {
+		t.Errorf("%d turns are taken when nothing is read", n)
 	}
 }
 

@@ -91,7 +91,7 @@ type Watch struct {
 	tick     int64
 	said     sync.Map
 
-	stats struct{ records, refused, unknown, owned atomic.Int64 }
+	stats struct{ records, refused, unknown, owned, cut atomic.Int64 }
 }
 
 // WatchStats counts what passed and what did not.
@@ -104,6 +104,7 @@ type WatchStats struct {
 	Failed  int64 // drafts that could not be sealed
 	Live    int   // sessions that are ours now
 	Held    int   // hooks that wait for an answer
+	Cut     int64 // hooks of which long strings were passed over
 }
 
 // NewWatch makes a watch.
@@ -131,7 +132,7 @@ func NewWatch(c WatchConfig) *Watch {
 func (w *Watch) Stats() WatchStats {
 	s := &w.stats
 	out := WatchStats{Records: s.records.Load(), Events: w.events.Load(), Refused: s.refused.Load(), Unknown: s.unknown.Load(),
-		Owned: s.owned.Load(), Failed: w.failed.Load()}
+		Owned: s.owned.Load(), Failed: w.failed.Load(), Cut: s.cut.Load()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range w.sessions {

@@ -94,6 +94,9 @@ func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (again 
 	}
 	w.tidy(w.cfg.Now())
 	w.work.Unlock()
+	if m.Cut > 0 && again == 0 {
+		w.stats.cut.Add(1)
+	}
 	if held == nil && hears && again == 0 && told != nil {
 		held = x.instruct(told.control, m, told.session)
 	}

@@ -102,6 +102,8 @@ var metricTable = []series{
 				tell(float64(n), k)
 			}
 		}},
+	{"hooks_cut_total", counter, nil, "Of them, those of more than 1 MiB, of whose long strings the length is told.",
+		one(func(f *figures) float64 { return float64(f.watch.Cut) })},
 	{"inputs_refused_total", counter, []string{"channel", "reason"}, "Hooks and records that could not be read.",
 		func(f *figures, tell func(float64, ...string)) {
 			for k, n := range f.tally.Refused {

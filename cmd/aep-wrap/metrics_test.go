@@ -31,7 +31,7 @@ func everything() figures {
 		Dropped: map[queue.Dropped]int64{{Severity: event.Debug, Reason: queue.ReasonFull}: 7}}
 	return figures{
 		now:   now,
-		watch: agent.WatchStats{Records: 1, Events: 2, Refused: 3, Unknown: 4, Owned: 5, Failed: 6, Live: 7, Held: 8},
+		watch: agent.WatchStats{Records: 1, Events: 2, Refused: 3, Unknown: 4, Owned: 5, Failed: 6, Live: 7, Held: 8, Cut: 9},
 		tally: agent.Tally{
 			Events:   map[agent.Told]int64{{Category: "tool", Severity: event.Info}: 1},
 			Requests: map[string]int64{"timeout": 2},

@@ -1,0 +1,266 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"aep-wrap/event"
+)
+
+// Bounds on what a runtime may hand in, so that no payloads, however large and
+// however many, take more memory than a sidecar has. What is above them is told
+// as refused, never as an error to the agent.
+const (
+	maxPayload = 32 << 20 // bytes of one payload, after inflation
+	maxKept    = 2 << 20  // what is kept of one
+	maxValues  = 64 << 10 // in one: each takes hundreds of bytes on its way
+
+	// wholePayload is up to which size a payload is taken as it is. Of a larger
+	// one strings beyond longString are passed over and told by their length,
+	// and once crowded bytes are kept, those beyond crowdString.
+	wholePayload = 1 << 20
+	longString   = 64 << 10
+	crowded      = 512 << 10
+	crowdString  = 1 << 10
+
+	// Beyond smallPayload so many are read at once, and one is worked on.
+	smallPayload = 64 << 10
+	maxLarge     = 4
+	largeWait    = 2 * time.Second // for their turn, in which agents wait too
+	maxHeldLarge = 4 << 20         // bytes of those whose runtime waits for an answer
+
+	maxConns  = 512 // requests, and as many helpers, served at once
+	stall     = 3 * time.Second
+	readTotal = 60 * time.Second
+)
+
+// payload is what a runtime handed in.
+type payload struct {
+	raw    []byte
+	size   int    // as it came
+	cut    int    // strings that were passed over
+	reason string // why there is nothing
+	turn   bool   // it has one of the turns to be read
+}
+
+// intake reads payloads, large ones in turns.
+type intake struct{ reading, working chan struct{} }
+
+func newIntake() *intake {
+	return &intake{reading: make(chan struct{}, maxLarge), working: make(chan struct{}, 1)}
+}
+
+// wait waits for a turn, for a while.
+func wait(turn chan struct{}) bool {
+	select {
+	case turn <- struct{}{}:
+		return true
+	case <-time.After(largeWait):
+		return false
+	}
+}
+
+// read reads to the end of in, or with first to that of the first object or
+// array: a helper's stdin may stay open after it. What is over a bound is read
+// on and thrown away, so that the writer is not met by a closed pipe. Whoever
+// has the payload gives it back.
+func (x *intake) read(in io.Reader, first bool) *payload {
+	p := &payload{}
+	var thin *thinner
+	var end objectEnd
+	chunk := make([]byte, 16<<10)
+	for {
+		n, err := in.Read(chunk)
+		if p.size += n; p.reason == "" {
+			thin = x.keep(p, thin, chunk[:n])
+		}
+		whole := end.found(chunk[:n]) && first
+		if end.values > maxValues && p.reason == "" {
+			x.refuse(p, "too_large")
+		}
+		switch {
+		case err == nil && !whole:
+			continue
+		case p.reason != "", whole, errors.Is(err, io.EOF):
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			x.refuse(p, "timeout")
+		default:
+			x.refuse(p, "truncated")
+		}
+		if thin != nil && p.reason == "" {
+			p.raw, p.cut = thin.out, thin.cuts
+		}
+		return p
+	}
+}
+
+// keep keeps what came of a payload, or refuses it.
+func (x *intake) keep(p *payload, thin *thinner, b []byte) *thinner {
+	if p.size > maxPayload {
+		x.refuse(p, "too_large")
+		return nil
+	}
+	if p.size > smallPayload && !p.turn {
+		if p.turn = wait(x.reading); !p.turn {
+			x.refuse(p, "busy")
+			return nil
+		}
+	}
+	if thin == nil {
+		if p.raw = append(p.raw, b...); p.size <= wholePayload {
+			return nil
+		}
+		thin, b = &thinner{}, p.raw
+		p.raw = nil
+	}
+	if thin.feed(b); len(thin.out) > maxKept {
+		x.refuse(p, "too_large")
+	}
+	return thin
+}
+
+func (x *intake) refuse(p *payload, reason string) {
+	p.reason = reason
+	x.back(p)
+}
+
+// back forgets what a payload holds, and gives its turn back.
+func (x *intake) back(p *payload) {
+	p.raw = nil
+	if p.turn {
+		p.turn = false
+		<-x.reading
+	}
+}
+
+// work has f parse a payload and make something of it, and gives it back. Large
+// ones come one after the other.
+func (x *intake) work(p *payload, f func(p *payload, tree map[string]any)) {
+	defer x.back(p)
+	if p.turn {
+		if !wait(x.working) {
+			p.reason = "busy"
+		} else {
+			defer func() { <-x.working }()
+		}
+	}
+	var tree map[string]any
+	if p.reason == "" && len(bytes.TrimSpace(p.raw)) > 0 {
+		var err error
+		if tree, err = event.ParseObject(p.raw); err != nil {
+			p.reason = refusalReason(err)
+		}
+	}
+	f(p, tree)
+}
+
+// thinner copies a JSON text, with the length of long strings in their place.
+type thinner struct {
+	out            []byte
+	at             int // where in out the string at hand begins
+	n              int // how long it is so far
+	str, esc, over bool
+	cuts           int
+}
+
+func (t *thinner) feed(b []byte) {
+	for len(b) > 0 {
+		if !t.str {
+			i := bytes.IndexByte(b, '"') + 1
+			if i == 0 {
+				t.out = append(t.out, b...)
+				return
+			}
+			t.out = append(t.out, b[:i]...)
+			b = b[i:]
+			t.str, t.at, t.n = true, len(t.out), 0
+			continue
+		}
+		var i int
+		i, t.esc = inString(b, t.esc)
+		if t.n += i; !t.over {
+			t.out = append(t.out, b[:i]...)
+			if t.n > longString || len(t.out) > crowded && t.n > crowdString {
+				t.out, t.over = t.out[:t.at], true
+			}
+		}
+		if i == len(b) {
+			return
+		}
+		if t.over {
+			t.out = fmt.Appendf(t.out, "[%d bytes not read]", t.n)
+			t.cuts++
+		}
+		t.out = append(t.out, '"')
+		t.str, t.over = false, false
+		b = b[i+1:]
+	}
+}
+
+// inString gives how much of b is left of a string, without its closing quote;
+// esc is whether what comes first is behind a backslash, and then what comes
+// next.
+func inString(b []byte, esc bool) (int, bool) {
+	end := bytes.IndexByte(b, '"')
+	if end < 0 {
+		end = len(b)
+	}
+	if !esc && bytes.IndexByte(b[:end], '\\') < 0 {
+		return end, false
+	}
+	for i, c := range b {
+		switch {
+		case esc:
+			esc = false
+		case c == '"':
+			return i, false
+		default:
+			esc = c == '\\'
+		}
+	}
+	return len(b), esc
+}
+
+// objectEnd finds the end of the first JSON object or array in a byte stream,
+// and counts what is in it.
+type objectEnd struct {
+	depth       int
+	values      int
+	str, esc    bool
+	closed, bad bool
+}
+
+func (o *objectEnd) found(b []byte) bool {
+	for i := 0; i < len(b) && !o.closed && !o.bad; i++ {
+		if o.str {
+			var n int
+			n, o.esc = inString(b[i:], o.esc)
+			if i += n; i == len(b) {
+				break
+			}
+			o.str = false // at its quote
+			continue
+		}
+		switch c := b[i]; {
+		case c == '"':
+			o.str = true
+			o.bad = o.depth == 0
+		case c == '{' || c == '[':
+			o.depth++
+			o.values++
+		case c == ',':
+			o.values++
+		case c == '}' || c == ']':
+			o.depth--
+			o.closed = o.depth == 0
+			o.bad = o.depth < 0
+		case o.depth == 0 && c > ' ':
+			o.bad = true // not an object: read to the end, the parser will say
+		}
+	}
+	return o.closed
+}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"aep-wrap/adapters"
+)
+
+// What is passed over of a text is its long strings, whose lengths stand there;
+// however the text is cut into pieces.
+func TestThinner(t *testing.T) {
+	x := func(n int) string { return strings.Repeat("x", n) }
+	escaped := strings.Repeat(`\"`, longString/2+1)
+	for name, tt := range map[string]struct{ in, want string }{
+		"short":      {`{"a":"b\"c\\","d":[1,{}]}`, `{"a":"b\"c\\","d":[1,{}]}`},
+		"at bound":   {`{"a":"` + x(longString) + `"}`, `{"a":"` + x(longString) + `"}`},
+		"over bound": {`{"a":"` + x(longString+1) + `","b":1}`, `{"a":"[65537 bytes not read]","b":1}`},
+		"escapes":    {`["` + escaped + `","\\"]`, `["[65538 bytes not read]","\\"]`},
+		"a key":      {`{"` + x(longString+1) + `":"v"}`, `{"[65537 bytes not read]":"v"}`},
+		"crowded": {`["` + strings.Repeat(x(longString)+`","`, 8) + x(70000) + `","` + x(crowdString) + `"]`,
+			`["` + strings.Repeat(x(longString)+`","`, 7) + `[65536 bytes not read]","[70000 bytes not read]","` + x(crowdString) + `"]`},
+		"no end": {`{"a":"` + x(longString+1), `{"a":"`},
+	} {
+		for _, piece := range []int{1, 7, 4096, len(tt.in)} {
+			th := &thinner{}
+			for b := []byte(tt.in); len(b) > 0; {
+				n := min(piece, len(b))
+				th.feed(b[:n])
+				b = b[n:]
+			}
+			if string(th.out) != tt.want {
+				t.Errorf("%s in pieces of %d: %.200s, want %.200s", name, piece, th.out, tt.want)
+			}
+			if got := strings.Count(tt.want, " bytes not read]"); th.cuts != got {
+				t.Errorf("%s: %d cuts, want %d", name, th.cuts, got)
+			}
+		}
+	}
+}
+
+// What was an object stays one, with the same members.
+func FuzzThinner(f *testing.F) {
+	for _, tt := range payloads {
+		f.Add(tt.payload)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		wide := strings.ReplaceAll(s, "#", strings.Repeat("x", longString))
+		th := &thinner{}
+		for b := []byte(wide); len(b) > 0; {
+			n := min(1+rand.IntN(longString), len(b))
+			th.feed(b[:n])
+			b = b[n:]
+		}
+		var before, after map[string]any
+		if json.Unmarshal([]byte(wide), &before) != nil {
+			return
+		}
+		if err := json.Unmarshal(th.out, &after); err != nil {
+			t.Fatalf("%v: %.100q of %.100q", err, th.out, s)
+		}
+		if th.cuts == 0 && string(th.out) != wide {
+			t.Fatalf("nothing was cut of %.100q, which became %.100q", s, th.out)
+		}
+	})
+}
+
+// A request of which something was passed over is held for a gate alone: nobody
+// else could be shown it.
+func TestCutIsNotHeld(t *testing.T) {
+	ad := adapters.Adapter{Name: "x",
+		Asks: func(m adapters.Moment) adapters.Ask {
+			return adapters.Ask{Held: true, Gate: fmt.Sprint(m.Payload["tool"])}
+		},
+		Reply: func(adapters.Moment, adapters.Answer) []byte { return nil }}
+	for _, tt := range []struct {
+		tool  string
+		cut   int
+		held  bool
+		gated bool
+	}{{"a", 0, true, false}, {"a", 1, false, false}, {"gated", 1, true, true}} {
+		a := answering{adapter: &ad, responds: true, patience: &Patience{Hold: 1, Gate: 1, Gated: func(tool string) bool { return tool == "gated" }}}
+		m := adapters.Moment{Payload: map[string]any{"tool": tt.tool}, Cut: tt.cut}
+		if a.weigh(&m); m.Held != tt.held || m.Gated != tt.gated {
+			t.Errorf("%+v: held %v, gated %v", tt, m.Held, m.Gated)
+		}
+	}
+}

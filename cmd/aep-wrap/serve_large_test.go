@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"aep-wrap/agent/hookclient"
+)
+
+// largeMemory is what serve may take, in bytes, whatever hooks bring.
+const largeMemory = 80 << 20
+
+// Hooks that bring much, many at once and by each way, are answered with no
+// decision, and do not take the memory that a sidecar has.
+func TestServeLargeHooks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short")
+	}
+	home := t.TempDir()
+	bin := buildWrap(t, home)
+	port, socket, dir := freeAddr(t), filepath.Join(home, "h.sock"), filepath.Join(home, "hooks")
+	cmd := exec.Command(bin, "serve", "--quiet", "--hook-listen", port, "--hook-socket", socket, "--hooks", dir, "--health-listen", "off", "--listen", "off", "--capture", "full")
+	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	secret := waitSecret(t, filepath.Join(home, ".aep", "hook-secret"), port)
+
+	var n atomic.Int64
+	head := func() string {
+		return fmt.Sprintf(`{"session_id":"large","hook_event_name":"PreToolUse","cwd":"/work","tool_name":"Write","tool_use_id":"call-%d","tool_input":{"content":`, n.Add(1))
+	}
+	mib := func(n int) io.Reader { return io.LimitReader(endless('x'), int64(n)<<20) }
+	shapes := map[string]func() io.Reader{
+		"one string of 30 MiB": func() io.Reader {
+			return io.MultiReader(strings.NewReader(head()+`"`), mib(30), strings.NewReader(`"}}`))
+		},
+		"a string of 200 MiB": func() io.Reader {
+			return io.MultiReader(strings.NewReader(head()+`"`), mib(200), strings.NewReader(`"}}`))
+		},
+		"many small members": func() io.Reader {
+			return strings.NewReader(head() + `[` + strings.Repeat("1,", 60<<10) + `1]}}`)
+		},
+		"too many members": func() io.Reader {
+			return strings.NewReader(head() + `[` + strings.Repeat("1,", 9<<20) + `1]}}`)
+		},
+		"many strings": func() io.Reader {
+			return strings.NewReader(head() + `[` + strings.Repeat(`"`+strings.Repeat("x", 1000)+`",`, 2000) + `1]}}`)
+		},
+		"just whole": func() io.Reader {
+			return io.MultiReader(strings.NewReader(head()+`"`), io.LimitReader(endless('x'), 1<<20-300), strings.NewReader(`"}}`))
+		},
+	}
+	post := func(body io.Reader) error {
+		resp, err := http.Post("http://"+port+"/hook/"+secret+"/claude-code", "application/json", body)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		if err == nil && (resp.StatusCode != 200 || len(answer) > 0) {
+			err = fmt.Errorf("%s %q", resp.Status, answer)
+		}
+		return err
+	}
+	ask := func(body io.Reader) error {
+		answer, err := hookclient.Ask(socket, []string{"claude-code"}, body)
+		if err == nil && len(answer) > 0 {
+			err = fmt.Errorf("%q", answer)
+		}
+		return err
+	}
+	for name, shape := range shapes {
+		begun := time.Now()
+		var agents sync.WaitGroup
+		for i := range 12 {
+			agents.Go(func() {
+				send := []func(io.Reader) error{post, ask}[i%2]
+				if err := send(shape()); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		raw, err := io.ReadAll(io.LimitReader(shape(), 40<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tmp := filepath.Join(dir, ".tmp")
+		if err := os.WriteFile(tmp, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(tmp, filepath.Join(dir, "1.claude-code.PreToolUse.json")); err != nil {
+			t.Fatal(err)
+		}
+		agents.Wait()
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if left, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(left) == 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: the hook in the directory is not taken", name)
+			}
+		}
+		t.Logf("%s: %s, peak so far %d KiB", name, time.Since(begun).Round(time.Millisecond), status(cmd.Process.Pid, "VmHWM")>>10)
+	}
+	if peak := status(cmd.Process.Pid, "VmHWM"); peak > largeMemory {
+		t.Errorf("serve took %d KiB", peak>>10)
+	}
+	raw, err := os.ReadFile(filepath.Join(home, ".aep", "logs", "claude-code", "large.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := bytes.Count(raw, []byte(`"type":"tool.requested"`)), 4*13; got != want {
+		t.Errorf("%d calls are told, want %d", got, want)
+	}
+	if !bytes.Contains(raw, []byte(" bytes not read]")) {
+		t.Error("no string is told by its length")
+	}
+}
+
+// endless is a reader of one byte again and again.
+type endless byte
+
+func (e endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(e)
+	}
+	return len(b), nil
+}
