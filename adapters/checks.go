@@ -13,9 +13,10 @@ type Check struct {
 	// it says itself what it makes of a wired launch; no command line is
 	// nothing to ask. It is asked nothing that calls a model.
 	Ask func(Launch, Wiring) (args []string, stdin string)
-	// Heard reads a line that it answers, a JSON object, until one is the
-	// answer; the last says what is wrong, "" for nothing.
-	Heard func(line map[string]any) (what string, done bool)
+	Waits bool // it ends when its stdin does, and is to answer before that
+	// Heard reads a line that it prints, until one is the answer: what is
+	// wrong, "" for nothing.
+	Heard func(line string) (what string, done bool)
 
 	Fix  string
 	Here bool // it is about the launch's folder: elsewhere it may be otherwise

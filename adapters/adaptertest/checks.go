@@ -41,3 +41,25 @@ func Checks(t *testing.T, a adapters.Adapter, cases []Checked) {
 		}
 	}
 }
+
+// Heard holds the check by which an adapter's runtime is asked to what it takes
+// for its answer: the runtime's output → words of what is found; "" is that
+// nothing is wrong, "?" that there is no answer.
+func Heard(t *testing.T, a adapters.Adapter, cases map[string]string) {
+	i := slices.IndexFunc(a.Checks, func(k adapters.Check) bool { return k.Ask != nil })
+	if i < 0 {
+		t.Fatal("it asks nothing")
+	}
+	for output, want := range cases {
+		got := "?"
+		for line := range strings.Lines(output) {
+			if what, done := a.Checks[i].Heard(strings.TrimSuffix(line, "\n")); done {
+				got = what
+				break
+			}
+		}
+		if (got == "") != (want == "") || (got == "?") != (want == "?") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", output, got, want)
+		}
+	}
+}

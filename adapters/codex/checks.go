@@ -47,17 +47,19 @@ var checks = []adapters.Check{
 		Here: true,
 	},
 	{
-		Name: "hook trust",
+		Name:  "hook trust",
+		Waits: true,
 		Ask: func(l adapters.Launch, w adapters.Wiring) ([]string, string) {
 			return append(slices.Clone(w.Args), "app-server"), string(slices.Concat(
 				call("hello", "initialize", server.Hello[0].Body), []byte("\n"), server.Hello[1].Body, []byte("\n"),
 				call("hooks", "hooks/list", event.AppendValue(nil, map[string]any{"cwds": []any{l.Dir}})), []byte("\n")))
 		},
-		Heard: func(line map[string]any) (what string, done bool) {
-			if line["id"] != "hooks" {
+		Heard: func(line string) (what string, done bool) {
+			o, err := event.ParseObject([]byte(line))
+			if err != nil || o["id"] != "hooks" {
 				return "", false
 			}
-			result, _ := line["result"].(map[string]any)
+			result, _ := o["result"].(map[string]any)
 			if result == nil {
 				return "this version cannot say which hooks it trusts (hooks/list)", true
 			}

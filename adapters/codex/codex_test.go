@@ -292,7 +292,7 @@ func TestTrust(t *testing.T) {
 		{all("trusted", true, "Stop"), "it does not know our hooks for Stop", true},
 		{all("blocked", true), " are blocked", true},
 	} {
-		if what, done := c.Heard(tt.line); done != tt.done || (what == "") != (tt.want == "") || !strings.Contains(what, tt.want) {
+		if what, done := c.Heard(string(event.AppendValue(nil, tt.line))); done != tt.done || (what == "") != (tt.want == "") || !strings.Contains(what, tt.want) {
 			t.Errorf("%v: %q, %v; want %q", tt.line, what, done, tt.want)
 		}
 	}

@@ -31,6 +31,7 @@ func Adapter() adapters.Adapter {
 		Pinned:     "2.1.0",
 		Doc:        doc,
 		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
+		Checks:     checks,
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,

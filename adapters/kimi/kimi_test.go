@@ -112,7 +112,29 @@ func TestWire(t *testing.T) {
 		{Name: "after a flag", Line: "kimi -m x web", Want: "passthrough"},
 		{Name: "the version", Line: "kimi --version", Want: "passthrough"},
 		{Name: "inline hooks", Line: "kimi -p x --output-format stream-json", Files: map[string]string{"/home/user/.kimi-code/config.toml": "hooks = []\n"}, Want: "lists its hooks inline", Stdout: adapters.Stream},
+		{Name: "under another spelling", Line: "kimi", Files: map[string]string{"/home/user/.kimi-code/config.toml": "a = 1\n  \"hooks\"= []\n[x]\n"}, Want: "lists its hooks inline"},
+		{Name: "hooks of another table", Line: "kimi", Files: map[string]string{"/home/user/.kimi-code/config.toml": "a = 1\n[features]\nhooks = false\n"}, Want: "wired"},
 	})
+}
+
+// What Kimi Code 2.1.0 says of a file.
+func TestChecks(t *testing.T) {
+	a := Adapter()
+	adaptertest.Heard(t, a, map[string]string{
+		"Kimi doctor\n\nOK config.toml  /dev/stdin\n\nAll checked config files are valid.\n":                                                                        "",
+		"ERROR config.toml  /dev/stdin\n  Invalid configuration in /dev/stdin.\n  Validation issues:\n    hooks[0].timeout: Too big: expected number to be <=600\n": "ours with them: hooks[0].timeout: Too big",
+		"  Validation issues:\n    telemetry: no\n    hooks: Invalid input: expected array, received object\n":                                                      "hooks: Invalid input",
+		"  Invalid TOML in /dev/stdin: Invalid TOML document: only letter, numbers, dashes and underscores are allowed in keys (line 1, column 1)\n":                "cannot read your config.toml with our hooks after it: Invalid TOML document: only",
+		"error: unknown command 'doctor'\n": "?",
+	})
+	l := adaptertest.Launch(map[string]string{"/home/user/.kimi-code/config.toml": "model = 1\n"}, nil, "kimi")
+	w, err := Wire(l, adaptertest.Endpoint(a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args, stdin := a.Checks[0].Ask(l, w); args[0] != "kimi" || !strings.HasPrefix(stdin, "model = 1\n") || !strings.Contains(stdin, "[[hooks]]") {
+		t.Errorf("asked by %q about %q", args, stdin)
+	}
 }
 
 // Whatever the user's file holds, it stands before ours as it is.

@@ -31,8 +31,19 @@ const homeVar = "KIMI_CODE_HOME"
 
 const home, config = "kimi", "config.toml"
 
-// inlineHooks: a list of hooks that is written in one cannot be added to.
-var inlineHooks = regexp.MustCompile(`(?m)^[ \t]*hooks[ \t]*=`)
+// inlineHooks: a list of hooks that is written in one cannot be added to. It
+// stands before the first table, or it is that table's.
+var (
+	inlineHooks = regexp.MustCompile(`(?m)^[ \t]*"?hooks"?[ \t]*=`)
+	table       = regexp.MustCompile(`(?m)^[ \t]*\[`)
+)
+
+func inline(config string) bool {
+	if at := table.FindStringIndex(config); at != nil {
+		config = config[:at[0]]
+	}
+	return inlineHooks.MatchString(config)
+}
 
 // Wire shows Kimi Code the user's folder by links, with a config.toml that is
 // the user's and our hooks after it.
@@ -58,7 +69,7 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 		why = "there is nothing for hooks to report to"
 	case !path.IsAbs(base):
 		why = "its folder is not known"
-	case inlineHooks.MatchString(users):
+	case inline(users):
 		why = "your config.toml lists its hooks inline (hooks = […]), which cannot be added to"
 	}
 	if why != "" {

@@ -362,12 +362,9 @@ func (d *doctor) ask(c adapters.Check, l *launch, w adapters.Wiring) {
 	cmd := exec.CommandContext(ctx, l.path, args[1:]...)
 	cmd.Env, cmd.WaitDelay, cmd.SysProcAttr = l.env, time.Second, &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, end := io.Pipe()
+	cmd.Stdout, cmd.Stderr = end, end
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		d.note(c.Name, "", "it could not be asked: %v", err)
-		return
-	}
-	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -375,16 +372,27 @@ func (d *doctor) ask(c adapters.Check, l *launch, w adapters.Wiring) {
 		d.note(c.Name, "", "it could not be asked: %v", err)
 		return
 	}
-	_, _ = io.WriteString(in, stdin)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = cmd.Wait()
+		_ = end.Close()
+	}()
+	go func() {
+		_, _ = io.WriteString(in, stdin)
+		if !c.Waits {
+			_ = in.Close()
+		}
+	}()
 	what, answered := heard(out, c.Heard)
 	_ = in.Close() // what it was started for is done
+	go func() { _, _ = io.Copy(io.Discard, out) }()
 	patience := time.AfterFunc(checkTime, cancel)
 	defer patience.Stop()
-	_, _ = io.Copy(io.Discard, out)
-	_ = cmd.Wait()
+	<-over
 	switch {
 	case !answered:
-		d.note(c.Name, "see what "+strings.Join([]string{l.args[0], args[len(args)-1]}, " ")+" says", "it was asked and gave no answer")
+		d.note(c.Name, "", "%s was asked and gave no answer", l.args[0])
 	case what != "":
 		d.bad(c.Name, c.Fix, "%s", what)
 	default:
@@ -393,14 +401,12 @@ func (d *doctor) ask(c adapters.Check, l *launch, w adapters.Wiring) {
 }
 
 // heard reads lines until one is the answer.
-func heard(r io.Reader, read func(map[string]any) (string, bool)) (what string, answered bool) {
+func heard(r io.Reader, read func(string) (string, bool)) (what string, answered bool) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		if o, err := event.ParseObject(lines.Bytes()); err == nil {
-			if what, done := read(o); done {
-				return what, true
-			}
+		if what, done := read(lines.Text()); done {
+			return what, true
 		}
 	}
 	return "", false
