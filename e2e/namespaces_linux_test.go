@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"aep-wrap/event"
@@ -42,9 +45,12 @@ const (
 	agentUser   = 10001
 	podGroup    = 4242
 	podToken    = "token-of-the-tests"
+	nearAddress = "192.0.2.1" // of the collector: another host, to whoever sends
 )
 
-func newPod(t *testing.T) *pod {
+// newPod makes a pod whose agent's side has this program as "agent", wherever it
+// lies: its user may not go where tests have it installed.
+func newPod(t *testing.T, agent string) *pod {
 	t.Helper()
 	bin := wrapper(t)
 	if os.Getuid() != 0 {
@@ -69,9 +75,14 @@ func newPod(t *testing.T) *pod {
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p.near, p.far = p.network(), p.network()
+	hosts := p.path("hosts")
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+nearAddress+" aep-wrap-collector\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.near = p.network("ip address add "+nearAddress+"/32 dev lo && mount --bind \"$0\" /etc/hosts", hosts)
+	p.far = p.network("touch \"$0\" && mount --bind \"$1\" \"$0\"", p.path("agent"), cmp.Or(agent, "/bin/sh"))
 	// As a kubelet makes an emptyDir with an fsGroup, but for others' right to it.
-	for dir, user := range map[string]int{"hooks": 0, "spool": 0, "collector": sidecarUser, "home": agentUser} {
+	for dir, user := range map[string]int{"hooks": 0, "spool": 0, "token": 0, "collector": sidecarUser, "home": agentUser} {
 		path := filepath.Join(root, dir)
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
@@ -89,6 +100,13 @@ func newPod(t *testing.T) *pod {
 			}
 		}
 	}
+	token := filepath.Join(root, "token/token")
+	if err := os.WriteFile(token, []byte(podToken), 0o440); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(token, 0, podGroup); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.Command(bin, "unpack", filepath.Join(root, "tools")).CombinedOutput(); err != nil {
 		t.Fatalf("unpack: %v: %s", err, out)
 	}
@@ -96,10 +114,12 @@ func newPod(t *testing.T) *pod {
 }
 
 // network makes a network namespace in which there is a loopback and nothing
-// else, and gives a process that lives in it.
-func (p *pod) network() int {
+// else, with mounts of its own, and gives a process that lives in both. Its
+// script is what else is to be made there.
+func (p *pod) network(script string, args ...string) int {
 	p.t.Helper()
-	cmd := exec.Command("unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep 600")
+	script = "ip link set lo up && " + script + " && echo up && exec sleep 600"
+	cmd := exec.Command("unshare", append([]string{"--net", "--mount", "sh", "-c", script}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)
@@ -118,7 +138,8 @@ func (p *pod) network() int {
 
 // command is one of a side's, as its user, whose umask lets nobody read.
 func (p *pod) command(side, user int, env []string, argv ...string) *exec.Cmd {
-	words := []string{"--net=/proc/" + strconv.Itoa(side) + "/ns/net", "setpriv", "--reuid", strconv.Itoa(user), "--regid", strconv.Itoa(user),
+	ns := "/proc/" + strconv.Itoa(side) + "/ns/"
+	words := []string{"--net=" + ns + "net", "--mount=" + ns + "mnt", "setpriv", "--reuid", strconv.Itoa(user), "--regid", strconv.Itoa(user),
 		"--groups", strconv.Itoa(podGroup), "--no-new-privs", "--bounding-set=-all", "sh", "-c", `umask 077; exec "$@"`, "sh"}
 	cmd := exec.Command("nsenter", append(words, argv...)...)
 	cmd.Dir = "/"
@@ -131,10 +152,9 @@ func (p *pod) path(name string) string { return filepath.Join(p.root, name) }
 
 func (p *pod) aep() string { return p.path("tools/aep-wrap") }
 
-// ours is the environment of the sidecar's side.
-func (p *pod) ours(home string) []string {
-	return []string{"HOME=" + p.path(home), "AEP_LOG_DIR=" + p.path(home+"/logs"), "AEP_TOKEN=" + podToken,
-		"AEP_COLLECTOR=http://127.0.0.1:8787", "AEP_CAPTURE_FOR=attention=redacted"}
+// ours is the environment of who answers.
+func (p *pod) ours() []string {
+	return []string{"HOME=" + p.path("collector"), "AEP_TOKEN=" + podToken, "AEP_COLLECTOR=http://127.0.0.1:8787"}
 }
 
 // start starts what goes on in the background.
@@ -153,78 +173,103 @@ func (p *pod) start(cmd *exec.Cmd, log string) *exec.Cmd {
 	return cmd
 }
 
+// startCollector starts the collector as the manifest has it.
 func (p *pod) startCollector() {
 	p.t.Helper()
-	p.start(p.command(p.near, sidecarUser, slices.DeleteFunc(p.ours("collector"), func(kv string) bool { return strings.HasPrefix(kv, "AEP_COLLECTOR=") }),
-		p.aep(), "collect", "--listen", "127.0.0.1:8787"), "collector")
+	env, args := p.container("collector.yaml", "collector", "collector")
+	p.start(p.command(p.near, sidecarUser, env, append([]string{p.aep()}, args...)...), "collector")
 	waitFor(p.t, "the collector is ready", func() bool { return p.ready(8787) })
 }
 
-// manifest is what the example's pod says of a container.
-type manifest struct {
-	Spec struct {
-		Template struct {
-			Spec struct {
-				InitContainers []struct {
-					Name string
-					Args []string
-				} `yaml:"initContainers"`
+// container is what the manifests say of a container, with the pod's own paths in
+// the place of its mounts.
+func (p *pod) container(file, name, data string) (env, args []string) {
+	p.t.Helper()
+	type container struct {
+		Name string
+		Args []string
+		Env  []struct{ Name, Value string }
+	}
+	var m struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					InitContainers []container `yaml:"initContainers"`
+					Containers     []container
+				}
 			}
 		}
 	}
-}
-
-// startSidecar starts the sidecar as the manifest has it.
-func (p *pod) startSidecar() {
-	p.t.Helper()
-	text, err := os.ReadFile("../deploy/manifests/sidecar/agent.yaml")
+	text, err := os.ReadFile("../deploy/manifests/sidecar/" + file)
+	if err == nil {
+		text, _, _ = bytes.Cut(text, []byte("\n---\n"))
+		err = yaml.Unmarshal(text, &m)
+	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	var m manifest
-	if err := yaml.Unmarshal(text, &m); err != nil {
-		p.t.Fatal(err)
-	}
-	var args []string
-	for _, c := range m.Spec.Template.Spec.InitContainers {
-		if c.Name == "aep-wrap" {
-			for _, a := range c.Args {
-				args = append(args, strings.Replace(a, "/var/run/aep/hooks", p.path("hooks"), 1))
-			}
+	here := strings.NewReplacer("/var/run/aep/hooks", p.path("hooks"), "/var/lib/aep", p.path(data), "/run/secrets/aep", p.path("token"))
+	for _, c := range slices.Concat(m.Spec.Template.Spec.InitContainers, m.Spec.Template.Spec.Containers) {
+		if c.Name != name {
+			continue
+		}
+		for _, e := range c.Env {
+			env = append(env, e.Name+"="+here.Replace(e.Value))
+		}
+		for _, a := range c.Args {
+			args = append(args, here.Replace(a))
 		}
 	}
-	p.sidecar = p.start(p.command(p.near, sidecarUser, p.ours("spool"), append([]string{p.aep()}, args...)...), "sidecar")
+	if len(args) == 0 {
+		p.t.Fatalf("%s has no container %s any more", file, name)
+	}
+	return env, args
+}
+
+// startSidecar starts the sidecar as the manifest has it, and this beside.
+func (p *pod) startSidecar(more ...string) {
+	p.t.Helper()
+	env, args := p.container("agent.yaml", "aep-wrap", "spool")
+	p.sidecar = p.start(p.command(p.near, sidecarUser, append(env, more...), append([]string{p.aep()}, args...)...), "sidecar")
 	waitFor(p.t, "the sidecar is ready", func() bool { return p.ready(9464) })
+}
+
+// inside runs f in a side's network.
+func (p *pod) inside(side int, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its network
+		done <- func() error {
+			ns, err := os.Open("/proc/" + strconv.Itoa(side) + "/ns/net")
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			return f()
+		}()
+	}()
+	return <-done
 }
 
 // ready asks /readyz in the sidecar's network.
 func (p *pod) ready(port int) bool {
-	answer := make(chan string, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its network
-		answer <- func() string {
-			ns, err := os.Open("/proc/" + strconv.Itoa(p.near) + "/ns/net")
-			if err != nil {
-				return err.Error()
-			}
-			defer ns.Close()
-			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-				return err.Error()
-			}
-			conn, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-			if err != nil {
-				return err.Error()
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-			fmt.Fprintf(conn, "GET /readyz HTTP/1.0\r\nHost: 127.0.0.1:%d\r\n\r\n", port)
-			b, _ := io.ReadAll(conn)
-			return string(b)
-		}()
-	}()
-	a := <-answer
-	p.last = a
-	return strings.HasPrefix(a, "HTTP/1.0 200") || strings.HasPrefix(a, "HTTP/1.1 200")
+	var answer []byte
+	err := p.inside(p.near, func() error {
+		conn, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		fmt.Fprintf(conn, "GET /readyz HTTP/1.0\r\nHost: 127.0.0.1:%d\r\n\r\n", port)
+		answer, err = io.ReadAll(conn)
+		return err
+	})
+	p.last = fmt.Sprintf("%s (%v)", answer, err)
+	return bytes.HasPrefix(answer, []byte("HTTP/1.0 200")) || bytes.HasPrefix(answer, []byte("HTTP/1.1 200"))
 }
 
 // agent starts the example's agent on its side.
@@ -261,8 +306,7 @@ func (p *pod) agent() (ended func() result) {
 // send runs a sender's command on a side.
 func (p *pod) send(side int, words ...string) result {
 	p.t.Helper()
-	home := "collector"
-	cmd := p.command(side, sidecarUser, p.ours(home), append([]string{p.aep()}, words...)...)
+	cmd := p.command(side, sidecarUser, p.ours(), append([]string{p.aep()}, words...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -338,7 +382,7 @@ func kinds(es []event.Event) (out []string) {
 // another one, under another, and all that they share is a directory. The
 // sidecar dies and the agent goes on; the next one tells what happened.
 func TestTwoNamespaces(t *testing.T) {
-	p := newPod(t)
+	p := newPod(t, "")
 	p.startCollector()
 	p.startSidecar()
 	if r := p.send(p.near, "roster"); r.code != 0 {
@@ -411,4 +455,136 @@ func TestTwoNamespaces(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left in the directory: %q", left)
 	}
+}
+
+// The real claude in one network namespace, under a user of its own, with hooks
+// that write into the directory and with nothing of ours but that script: its
+// permissions are held and answered from the other namespace, in its screen and
+// headless.
+func TestTwoNamespacesClaude(t *testing.T) {
+	program, err := filepath.EvalSymlinks(claude(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPod(t, program)
+	w := newWorld(t)
+	if err := p.inside(p.far, func() error {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		srv := httptest.NewUnstartedServer(w.model)
+		srv.Listener.Close()
+		srv.Listener = l
+		srv.Start()
+		t.Cleanup(srv.Close)
+		w.url = srv.URL
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.write(".claude/hooks.json", p.claudeHooks(w))
+	w.env = []string{"AEP_HOOK_DIR=" + p.path("hooks")}
+	w.tmp()
+	if out, err := exec.Command("chown", "-R", fmt.Sprintf("%d:%d", agentUser, agentUser), w.root).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	claude := func(words ...string) []string {
+		return p.command(p.far, agentUser, nil, slices.Concat([]string{"sh", "-c", `cd "$0" && exec "$@"`, w.dir(), p.path("agent"), "--settings", w.config() + "/hooks.json"}, words)...).Args
+	}
+	p.startCollector()
+	p.startSidecar("AEP_GATE=Bash")
+	made := func(name string) bool {
+		_, err := os.Stat(filepath.Join(w.dir(), name))
+		return err == nil
+	}
+	answer := func(option, name string) string {
+		session, request := p.asked()
+		if made(name) {
+			t.Error("it did not wait for the answer")
+		}
+		if r := p.send(p.near, "respond", session, request, "--option", option); r.code != 0 {
+			t.Fatalf("respond: exit %d: %s%s", r.code, r.stdout, r.stderr)
+		}
+		return session
+	}
+	said := func(session string, want ...string) {
+		t.Helper()
+		waitFor(t, "all is told of "+session, func() bool { return slices.Contains(kinds(p.told()[session]), "session.ended") })
+		got := slices.DeleteFunc(kinds(p.told()[session]), func(typ string) bool { return event.Category(typ) == "control" })
+		if d := gocmp.Diff(want, got); d != "" {
+			t.Errorf("events (- want + got):\n%s", d)
+		}
+	}
+
+	t.Run("headless, gated", func(t *testing.T) {
+		end := w.begin(claude("-p", "--allowedTools=Bash", "--", "go [[script:bash1]]")...)
+		session := answer("deny", "made.txt")
+		if r := end(); r.code != 0 || made("made.txt") {
+			t.Errorf("denied from afar, claude ended with %d: %s%s; the file is there: %v", r.code, r.stdout, r.stderr, made("made.txt"))
+		}
+		said(session, "session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved",
+			"tool.failed", "run.finished", "session.ended")
+
+		end = w.begin(claude("-p", "--allowedTools=Bash", "--", "go [[script:bash1]]")...)
+		session = answer("allow", "made.txt")
+		if r := end(); r.code != 0 || !made("made.txt") {
+			t.Errorf("allowed from afar, claude ended with %d: %s%s; the file is there: %v", r.code, r.stdout, r.stderr, made("made.txt"))
+		}
+		said(session, "session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved",
+			"tool.completed", "run.finished", "session.ended")
+	})
+
+	t.Run("in its screen", func(t *testing.T) {
+		term := w.open(claude()...)
+		term.see(prompted)
+		term.enter("go [[script:write1]]")
+		term.see("Do you want to create")
+		session := answer("allow", "note.txt")
+		term.see("The file is written")
+		if !made("note.txt") {
+			t.Error("allowed from afar, no file was written")
+		}
+		term.enter("/exit")
+		if code := term.wait(); code != 0 {
+			t.Errorf("claude ended with %d", code)
+		}
+		said(session, "session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved",
+			"tool.completed", "run.finished", "session.ended")
+	})
+}
+
+// claudeHooks are the settings by which claude reports to the directory: the
+// hooks that hook-config names, each by the script.
+func (p *pod) claudeHooks(w *world) string {
+	p.t.Helper()
+	r := w.run(wrapper(p.t), "hook-config", "claude-code", "--hook-listen", "127.0.0.1:9465")
+	var config struct {
+		Hooks map[string][]struct {
+			Matcher string           `json:"matcher,omitempty"`
+			Hooks   []map[string]any `json:"hooks"`
+		} `json:"hooks"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &config); err != nil || len(config.Hooks) < 5 {
+		p.t.Fatalf("hook-config: %v: %s%s", err, r.stdout, r.stderr)
+	}
+	for name, groups := range config.Hooks {
+		wait := ""
+		if name == "PreToolUse" || name == "PermissionRequest" {
+			wait = "AEP_HOOK_WAIT=600 "
+		}
+		for _, g := range groups {
+			for i, h := range g.Hooks {
+				g.Hooks[i] = map[string]any{"type": "command", "command": wait + "sh " + p.path("tools/hookdir.sh") + " claude-code " + name, "timeout": h["timeout"]}
+				if wait != "" {
+					g.Hooks[i]["timeout"] = 630
+				}
+			}
+		}
+	}
+	b, err := json.Marshal(config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(b)
 }
