@@ -12,7 +12,7 @@ type Check struct {
 	// Ask is the runtime's command line, and what it is told on stdin, by which
 	// it says itself what it makes of a wired launch; no command line is
 	// nothing to ask. It is asked nothing that calls a model.
-	Ask func(Launch, Wiring) (args []string, stdin string)
+	Ask   func(Launch, Wiring) (args []string, stdin string)
 	Waits bool // it ends when its stdin does, and is to answer before that
 	// Heard reads a line that it prints, until one is the answer: what is
 	// wrong, "" for nothing.

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"aep-wrap/adapters"
-	"aep-wrap/event"
 )
 
 // checks: in a folder that is not trusted Gemini runs no hooks.
@@ -19,7 +18,7 @@ var checks = []adapters.Check{{
 			return ""
 		}
 		for name, raw := range files {
-			o, _ := event.ParseObject(raw)
+			o, _ := adapters.Settings(raw)
 			if path.Base(name) == trusted {
 				for dir, how := range o {
 					if how == "TRUST_PARENT" {

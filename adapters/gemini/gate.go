@@ -101,7 +101,7 @@ func policies(l adapters.Launch, base string) (paths []string) {
 		if err != nil {
 			continue
 		}
-		o, _ := event.ParseObject(raw)
+		o, _ := adapters.Settings(raw)
 		list, _ := o["policyPaths"].([]any)
 		var own []string
 		for _, v := range list {

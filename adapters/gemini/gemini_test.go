@@ -108,6 +108,7 @@ func TestWire(t *testing.T) {
 		{Name: "no sandbox", Line: "gemini", Env: []string{"GEMINI_SANDBOX=false"}, Want: "wired"},
 		{Name: "a sandbox in settings", Line: "gemini", Files: map[string]string{user: `{"tools":{"sandbox":"docker"}}`}, Want: "tools.sandbox"},
 		{Name: "hooks are off", Line: "gemini", Files: map[string]string{user: `{"hooksConfig":{"enabled":false}}`}, Want: "disable hooks"},
+		{Name: "comments", Line: "gemini", Files: map[string]string{user: "// mine\n{\"hooksConfig\": {\"enabled\": false /* so */}}"}, Want: "disable hooks"},
 		{Name: "and on again", Line: "gemini", Files: map[string]string{user: `{"hooksConfig":{"enabled":false}}`, project: `{"hooksConfig":{"enabled":true}}`}, Want: "wired"},
 		{Name: "listed extensions only", Line: "gemini", Files: map[string]string{"/etc/gemini-cli/settings.json": "{// x\n\"security\":{\"allowedExtensions\":[\"a\"]}}"}, Want: "allowedExtensions"},
 		{Name: "another home", Line: "gemini", Files: map[string]string{"/x/.gemini/settings.json": `{"hooksConfig":{"enabled":false}}`}, Env: []string{"GEMINI_CLI_HOME=/x"}, Want: "disable hooks"},

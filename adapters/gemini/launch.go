@@ -117,7 +117,7 @@ func noHooks(l adapters.Launch, e adapters.Endpoint, w adapters.Line, base strin
 		if strings.Contains(string(raw), `"allowedExtensions"`) {
 			return "settings allow listed extensions only (security.allowedExtensions), by which hooks are brought"
 		}
-		o, _ := event.ParseObject(raw)
+		o, _ := adapters.Settings(raw)
 		if c, _ := o["hooksConfig"].(map[string]any); c["enabled"] != nil {
 			enabled = c["enabled"]
 		}

@@ -54,6 +54,9 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 	case why != "":
 		note(why + "; its hooks are not installed")
 		return out, nil
+	case truthy(l, "QWEN_CODE_SAFE_MODE"), truthy(l, "QWEN_CODE_SIMPLE"):
+		note("QWEN_CODE_SAFE_MODE and QWEN_CODE_SIMPLE skip hooks; only its own output is observed")
+		return out, nil
 	case words.Has("--bare", "--safe-mode"):
 		note("--bare and --safe-mode skip hooks; only its own output is observed")
 		return out, nil
@@ -115,9 +118,9 @@ func read(l adapters.Launch) (s settings, why string) {
 		return s, ""
 	}
 	if raw, err := l.ReadFile(file); err == nil {
-		o, err := event.ParseObject(raw)
+		o, err := adapters.Settings(raw)
 		if err != nil {
-			return s, file + " is no plain JSON, and ours would take its place"
+			return s, file + " is no JSON, and ours would take its place"
 		}
 		s.defaults = o
 	}
@@ -126,13 +129,19 @@ func read(l adapters.Launch) (s settings, why string) {
 	if home == "" {
 		home = path.Join(l.Home, ".qwen")
 	}
-	for _, p := range []string{path.Join(home, "settings.json"), path.Join(l.Dir, ".qwen", "settings.json"), system} {
-		if raw, err := l.ReadFile(p); err == nil {
-			if o, err := event.ParseObject(raw); err == nil {
-				s.all = append(s.all, o)
-			}
+	get := func(p string) map[string]any {
+		raw, err := l.ReadFile(p)
+		if err != nil {
+			return nil
 		}
+		o, _ := adapters.Settings(raw)
+		return o
 	}
+	users, projects, policy := get(path.Join(home, "settings.json")), get(path.Join(l.Dir, ".qwen", "settings.json")), get(system)
+	if !trusts(l, home, get, s.defaults, users, policy) {
+		projects = nil
+	}
+	s.all = append(s.all, users, projects, policy)
 	return s, ""
 }
 
@@ -146,8 +155,11 @@ func systemDir() string {
 // says reads a yes or no: the strongest that says it counts.
 func (s settings) says(key string) bool {
 	for _, o := range slices.Backward(s.all) {
-		if b, ok := o[key].(bool); ok {
-			return b
+		switch v := o[key].(type) {
+		case bool:
+			return v
+		case string: // which is as good as yes to it, whatever it says
+			return v != ""
 		}
 	}
 	return false

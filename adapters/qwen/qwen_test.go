@@ -181,6 +181,7 @@ func TestDetect(t *testing.T) {
 }
 
 func TestWire(t *testing.T) {
+	const asks = `{"security":{"folderTrust":{"enabled":true}}}`
 	user, project := "/home/user/.qwen/settings.json", "/home/user/proj/.qwen/settings.json"
 	adaptertest.Launches(t, Adapter(), func(_ adapters.Launch, w adapters.Wiring) string {
 		switch f := string(w.Files[defaultsFile]); {
@@ -202,7 +203,16 @@ func TestWire(t *testing.T) {
 		{Name: "hooks are off", Line: "qwen", Files: map[string]string{user: `{"disableAllHooks":true}`}, Want: "disable all hooks"},
 		{Name: "and on again", Line: "qwen", Files: map[string]string{user: `{"disableAllHooks":true}`, project: `{"disableAllHooks":false}`}, Want: "http"},
 		{Name: "another home", Line: "qwen", Files: map[string]string{"/q/settings.json": `{"disableAllHooks":true}`}, Env: []string{"QWEN_HOME=/q"}, Want: "disable all hooks"},
-		{Name: "defaults that cannot be read", Line: "qwen", Files: map[string]string{"/d.json": `{// x`}, Env: []string{"QWEN_CODE_SYSTEM_DEFAULTS_PATH=/d.json"}, Want: "no plain JSON"},
+		{Name: "defaults that cannot be read", Line: "qwen", Files: map[string]string{"/d.json": `{// x`}, Env: []string{"QWEN_CODE_SYSTEM_DEFAULTS_PATH=/d.json"}, Want: "no JSON"},
+		{Name: "comments", Line: "qwen", Files: map[string]string{user: "// mine\n{\"disableAllHooks\": true /* so */}"}, Want: "disable all hooks"},
+		{Name: "a word that is as good as yes", Line: "qwen", Files: map[string]string{user: `{"disableAllHooks":"true"}`}, Want: "disable all hooks"},
+		{Name: "a folder that is not trusted", Line: "qwen", Files: map[string]string{user: asks, project: `{"disableAllHooks":true}`}, Want: "http"},
+		{Name: "nor does it say yes", Line: "qwen", Files: map[string]string{user: `{"disableAllHooks":true,` + asks[1:], project: `{"disableAllHooks":false}`}, Want: "disable all hooks"},
+		{Name: "a folder that is trusted", Line: "qwen", Files: map[string]string{user: asks, project: `{"disableAllHooks":true}`,
+			"/home/user/.qwen/trustedFolders.json": `{"/home/user/proj":"TRUST_FOLDER"}`}, Want: "disable all hooks"},
+		{Name: "safe mode by the environment", Line: "qwen", Env: []string{"QWEN_CODE_SAFE_MODE=On"}, Want: "skip hooks"},
+		{Name: "bare by the environment", Line: "qwen", Env: []string{"QWEN_CODE_SIMPLE=1"}, Want: "skip hooks"},
+		{Name: "neither", Line: "qwen", Env: []string{"QWEN_CODE_SAFE_MODE=0"}, Want: "http"},
 		{Name: "a proxy", Line: "qwen", Env: []string{"HTTPS_PROXY=http://p"}, Want: "command"},
 		{Name: "a proxy in a flag", Line: "qwen --proxy http://p", Want: "command"},
 		{Name: "a proxy in settings", Line: "qwen", Files: map[string]string{project: `{"proxy":"http://p"}`}, Want: "command"},
