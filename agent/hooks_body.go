@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"aep-wrap/event"
@@ -64,6 +65,9 @@ func wait(turn chan struct{}) bool {
 	}
 }
 
+// chunks are what payloads are read through.
+var chunks = sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}
+
 // read reads to the end of in, or with first to that of the first object or
 // array: a helper's stdin may stay open after it. What is over a bound is read
 // on and thrown away, so that the writer is not met by a closed pipe. Whoever
@@ -72,7 +76,9 @@ func (x *intake) read(in io.Reader, first bool) *payload {
 	p := &payload{}
 	var thin *thinner
 	var end objectEnd
-	chunk := make([]byte, 16<<10)
+	buf := chunks.Get().(*[]byte)
+	defer chunks.Put(buf)
+	chunk := *buf
 	for {
 		n, err := in.Read(chunk)
 		if p.size += n; p.reason == "" {

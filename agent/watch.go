@@ -33,7 +33,7 @@ const (
 	identifyIn = 16                     // records in which a log must tell whose it is
 	maxWatched = 4096                   // sessions that are remembered at once
 	tidyEvery  = 250 * time.Millisecond // how often sessions are looked through
-	maxTold    = 1 << 18                // ids that are remembered, of all sessions together
+	maxTold    = 1 << 17                // ids that are remembered, of all sessions together
 	manyLogs   = 16                     // from which a file system is synced, not each log
 	idleAfter  = 30 * time.Second       // how long a session without news is owned
 	firstOwned = 5 * time.Millisecond   // when an owned session is asked for again: its owner may only have looked

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -816,6 +817,49 @@ func TestRecent(t *testing.T) {
 	}
 	if n := r.in.len(); n > 8 {
 		t.Errorf("holds %d", n)
+	}
+}
+
+// A set of hashes holds what was added and nothing else, while it grows and
+// when it is full.
+func TestHashes(t *testing.T) {
+	for _, most := range []int{1, 5, 64, 1000, 1 << 13} {
+		var s hashes
+		rnd := rand.New(rand.NewPCG(1, uint64(most)))
+		want := map[uint64]bool{}
+		for range 2 {
+			for len(want) < most {
+				h := rnd.Uint64()
+				if len(want)%3 == 1 {
+					h >>= 50 // they stand close together at the begin
+				} else if len(want)%3 == 2 {
+					h |= 0xfffff << 44 // and at the end
+				}
+				want[max(h, 1)] = true
+				s.add(h, most)
+				if !s.has(h) || s.n != len(want) {
+					t.Fatalf("of %d: %x is lost, or counted twice: %d of %d", most, h, s.n, len(want))
+				}
+			}
+			for h := range want {
+				if !s.has(h) {
+					t.Fatalf("of %d: %x is lost", most, h)
+				}
+			}
+			for range 1000 {
+				if h := rnd.Uint64(); s.has(h) != want[h] {
+					t.Fatalf("of %d: %x was never added", most, h)
+				}
+			}
+			if len(s.slots) > most/3*4+64 {
+				t.Errorf("of %d: %d slots", most, len(s.slots))
+			}
+			s.clear()
+			clear(want)
+			if s.n != 0 || s.has(0) {
+				t.Error("cleared, and not empty")
+			}
+		}
 	}
 }
 
