@@ -85,7 +85,7 @@ func NewRuntime(c RuntimeConfig) (*Runtime, error) {
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%q is no URL of a runtime: it must look like http://127.0.0.1:8788", c.URL)
+		return nil, errors.New("that is no URL of a runtime: it must look like http://127.0.0.1:8788")
 	}
 	return &Runtime{
 		cfg: c, base: strings.TrimSuffix(u.String(), "/"), agents: map[string]string{}, follow: map[string]bool{},

@@ -163,7 +163,7 @@ func (o *collectOptions) check() error {
 	}
 	for _, origin := range o.origins {
 		if u, err := url.Parse(origin); err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
-			return usageError("--origin %q: want an origin, such as https://watch.example", origin)
+			return usageError("--origin %q: want an origin, such as https://watch.example", shownURL(origin))
 		}
 	}
 	switch {

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 	"github.com/spf13/pflag"
 
 	"aep-wrap/agent/follow"
@@ -98,6 +100,43 @@ func (s setting) env() string {
 		return s.variable
 	}
 	return "AEP_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+// take applies a value. An error does not tell the password of a URL.
+func (s setting) take(c *config, v string) error {
+	err := s.apply(c, v)
+	if seen := shownURL(v); err != nil && s.arg == "URL" && seen != v {
+		quoted := strconv.Quote(v)
+		return errors.New(strings.NewReplacer(quoted, strconv.Quote(seen), v, seen).Replace(err.Error()))
+	}
+	return err
+}
+
+// shown is a value for people.
+func (s setting) shown(v string) string {
+	switch {
+	case s.secret:
+		return notShown
+	case s.arg == "URL":
+		return shownURL(v)
+	}
+	return v
+}
+
+const notShown = "(hidden)"
+
+// shownURL is a URL without what stands before its host, and may be a password;
+// also where it is none.
+func shownURL(v string) string {
+	i := max(strings.LastIndex(v, "@"), strings.LastIndex(v, "%40"))
+	if i < 0 {
+		return v
+	}
+	scheme, _, found := strings.Cut(v[:i], "//")
+	if !found {
+		return notShown + v[i:]
+	}
+	return scheme + "//" + notShown + v[i:]
 }
 
 var settings = []setting{
@@ -272,7 +311,7 @@ func loadSettings(fs *pflag.FlagSet, getenv func(string) string, p paths, all bo
 		from := s.find(fs, getenv, file)
 		found[s.name] = from
 		for i, v := range from.values {
-			if err := s.apply(&c, v); err != nil {
+			if err := s.take(&c, v); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", from.of(i), err))
 			}
 		}
@@ -364,11 +403,17 @@ func readConfigFile(path string, named bool) (map[string]source, []error) {
 	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
 	var doc *ast.File
 	err = guardYAML(raw, func() (err error) { doc, err = parser.ParseBytes(raw, 0); return })
+	var errs []error
+	if odd := oddYAML(nil); errors.As(err, &odd) {
+		for _, o := range odd {
+			errs = append(errs, fmt.Errorf("%s:%d: %s", path, o.line, o.why))
+		}
+		return nil, errs
+	}
 	if err != nil {
-		return nil, []error{fmt.Errorf("%s: not YAML: %s", path, firstLine(err))}
+		return nil, []error{notYAML(path, err)}
 	}
 	found := map[string]source{}
-	var errs []error
 	for _, d := range doc.Docs {
 		if d.Body == nil {
 			continue
@@ -417,7 +462,63 @@ func guardYAML(raw []byte, parse func() error) (err error) {
 			err = errors.New("it cannot be read")
 		}
 	}()
+	if odd := findOdd(lexer.Tokenize(string(raw))); len(odd) > 0 {
+		return odd
+	}
 	return parse()
+}
+
+// oddYAML is what YAML allows and a file of settings does not need: it would be
+// taken for something else, or be lost.
+type oddYAML []oddPlace
+
+type oddPlace struct {
+	line int
+	why  string
+}
+
+func (o oddYAML) Error() string { return fmt.Sprintf("line %d: %s", o[0].line, o[0].why) }
+
+// tagged are the tags that a value may carry, and what it is then.
+var tagged = map[string][]token.Type{
+	"!!str": {token.StringType, token.SingleQuoteType, token.DoubleQuoteType, token.LiteralType, token.FoldedType, token.BoolType, token.NullType,
+		token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType, token.FloatType, token.InfinityType, token.NanType},
+	"!!int":   {token.IntegerType},
+	"!!float": {token.IntegerType, token.FloatType},
+	"!!bool":  {token.BoolType},
+}
+
+func findOdd(tokens token.Tokens) (odd oddYAML) {
+	tell := func(t *token.Token, format string, args ...any) {
+		odd = append(odd, oddPlace{t.Position.Line, fmt.Sprintf(format, args...)})
+	}
+	begun, over := false, false // the document
+	for _, t := range tokens {
+		switch t.Type {
+		case token.CommentType:
+			continue
+		case token.DirectiveType:
+			tell(t, "want settings alone, without directives")
+			return odd
+		case token.DocumentEndType:
+			over = true
+			continue
+		}
+		if over || begun && t.Type == token.DocumentHeaderType {
+			tell(t, "a second document begins: want all in one")
+			return odd
+		}
+		begun = true
+		switch t.Type {
+		case token.AnchorType, token.AliasType, token.MergeKeyType:
+			tell(t, "%q: want each value where it holds, without anchors and aliases; a text that begins so wants quotes", t.Value)
+		case token.TagType:
+			if t.Next == nil || !slices.Contains(tagged[t.Value], t.Next.Type) {
+				tell(t, "the tag %s: want a plain value", t.Value)
+			}
+		}
+	}
+	return odd
 }
 
 // nesting is how deep brackets stand in each other.
@@ -437,9 +538,14 @@ func nesting(raw []byte) (deepest int) {
 
 func line(n ast.Node) int { return n.GetToken().Position.Line }
 
-func firstLine(err error) string {
-	s, _, _ := strings.Cut(err.Error(), "\n")
-	return s
+// notYAML is what the parser found, which begins with [line:column].
+func notYAML(path string, err error) error {
+	why, _, _ := strings.Cut(err.Error(), "\n")
+	if at, rest, ok := strings.Cut(strings.TrimPrefix(why, "["), "] "); ok && strings.HasPrefix(why, "[") {
+		line, _, _ := strings.Cut(at, ":")
+		return fmt.Errorf("%s:%s: not YAML: %s", path, line, rest)
+	}
+	return fmt.Errorf("%s: not YAML: %s", path, why)
 }
 
 func mappingRows(n ast.Node) ([]*ast.MappingValueNode, error) {
@@ -491,6 +597,8 @@ func fileValues(s setting, n ast.Node) (values []string, lines []int, err error)
 
 func scalar(n ast.Node) (string, bool) {
 	switch n := n.(type) {
+	case *ast.TagNode:
+		return scalar(n.Value)
 	case *ast.StringNode:
 		return n.Value, true
 	case *ast.LiteralNode:

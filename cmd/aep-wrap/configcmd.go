@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -66,7 +65,7 @@ func (a *app) checkConfig(path string, named bool) error {
 	for _, s := range settings {
 		from := found[s.name]
 		for i, v := range from.values {
-			if err := s.apply(&config{}, v); err != nil {
+			if err := s.take(&config{}, v); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", from.of(i), err))
 			}
 		}
@@ -103,9 +102,7 @@ func (a *app) showConfig(fs *pflag.FlagSet) error {
 		}
 		values := slices.Clone(from.values)
 		for i := range values {
-			if u, err := url.Parse(values[i]); s.secret || err == nil && u.User != nil {
-				values[i] = "(hidden)"
-			}
+			values[i] = s.shown(values[i])
 		}
 		rows = append(rows, holding{s.name, values, strings.TrimSuffix(from.where, ": "+s.name)})
 	}

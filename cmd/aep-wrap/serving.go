@@ -41,7 +41,7 @@ func (l *launch) offerServer(seen *adapters.Launch, end *adapters.Endpoint) {
 	}
 	if v := l.adapter.Server; v == nil || v.Events == "" {
 		if seen.Attach != "" {
-			l.say(fmt.Sprintf("--attach %s: %s has no server to join", seen.Attach, l.adapter.Title))
+			l.say(fmt.Sprintf("--attach %s: %s has no server to join", shownURL(seen.Attach), l.adapter.Title))
 		}
 		if !seen.Dual || v == nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func (t *collectorTransport) transport() (*http.Transport, error) {
 	}
 	dial := net.Dialer{Timeout: 10 * time.Second}
 	t.stamp, t.now = stamp, &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: c,
+		Proxy: proxyOf, DialContext: dial.DialContext, TLSClientConfig: c,
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: 90 * time.Second,
 		ForceAttemptHTTP2: true,
 	}
@@ -191,4 +192,13 @@ func (t *collectorTransport) advise(err error) error {
 		return fmt.Errorf("%w: the collector asks for a certificate: --client-cert and --client-key", err)
 	}
 	return fmt.Errorf("%w: the collector asked for a certificate, and may not take --client-cert %s", err, t.files.cert)
+}
+
+// proxyOf is the environment's proxy; an error does not tell its password.
+func proxyOf(req *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(req)
+	if err != nil {
+		return nil, errors.New("the proxy that the environment names has no address: want HTTPS_PROXY as http://HOST:PORT")
+	}
+	return u, nil
 }
