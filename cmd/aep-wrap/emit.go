@@ -205,10 +205,18 @@ func (s *sink) word() string {
 	if st.State == ws.Posting && s.poster != nil {
 		word = s.poster.Stats().Word
 	}
-	if word == "" || st.State == ws.Connected {
-		return "the collector did not take them in time"
+	if st.State == ws.Connected {
+		word = ""
 	}
-	if strings.HasPrefix(word, "collector ") { // it names the address itself
+	return whyUnsent(word)
+}
+
+// whyUnsent says why not everything arrived, by the last word of the collector.
+func whyUnsent(word string) string {
+	switch {
+	case word == "":
+		return "the collector did not take them in time"
+	case strings.HasPrefix(word, "collector "): // it names the address itself
 		return word
 	}
 	return "from the collector: " + word

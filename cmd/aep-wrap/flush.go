@@ -187,6 +187,9 @@ func (s *sender) start(ctx context.Context) {
 	}()
 }
 
+// word says why not everything arrived.
+func (s *sender) word() string { return whyUnsent(s.Stats().Word) }
+
 // left counts the logs that are not sent.
 func (s *sender) left() int { return s.feed.Stats().BehindOwners }
 

@@ -149,7 +149,7 @@ func (a *app) startServing(flags *pflag.FlagSet) (_ *serving, err error) {
 		}
 	}()
 	s.watching, err = a.newWatching(watchOptions{paths: c.Watch, from: c.From, hooks: c.Hooks, archive: c.Archive,
-		hears: c.HookListen != "" || c.HookSocket != "", flush: c.Drain, took: s.metrics.hook})
+		hears: c.HookListen != "" || c.HookSocket != "", took: s.metrics.hook})
 	if err != nil {
 		return nil, err
 	}

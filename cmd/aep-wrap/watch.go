@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,8 +81,7 @@ type watchOptions struct {
 	once    bool
 	hooks   []string
 	archive string
-	hears   bool          // hooks come from elsewhere too
-	flush   time.Duration // how long the end waits for what is left to be sent
+	hears   bool // hooks come from elsewhere too
 	took    func(adapter string, held bool, d time.Duration)
 }
 
@@ -151,7 +149,6 @@ type watching struct {
 	from  follow.From
 
 	candidates []adapters.Adapter
-	patience   time.Duration // of the end
 }
 
 // newWatching makes a watch. Nothing is read or sent before run.
@@ -169,7 +166,7 @@ func (a *app) newWatching(o watchOptions) (*watching, error) {
 		return nil, err
 	}
 	w := &watching{app: a, once: o.once, log: a.newOwnLog(), say: a.warnUnlessQuiet, candidates: candidates, paths: logs, from: from,
-		patience: cmp.Or(o.flush, flushTime), gate: redaction.NewGate(a.policy(), a.watchPipeline(&a.cfg))}
+		gate: redaction.NewGate(a.policy(), a.watchPipeline(&a.cfg))}
 	if w.out, err = a.newWatchSinks(w, candidates, (len(hooks) > 0 || o.hears) && !o.once); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,7 +113,6 @@ func (s *watchSinks) dial(name string, takes []string, ads []adapters.Adapter) *
 		s.w.say(err.Error())
 		return nil
 	}
-	x.sink.logged, x.sink.patience = func() bool { return true }, s.w.patience
 	x.sink.start()
 	return x
 }
@@ -164,13 +164,52 @@ func (s *watchSinks) TakeLosses(name, session string) []queue.Loss {
 	return s.feed(name).TakeLosses(name, session)
 }
 
-// Flush waits until everything has arrived, or ctx ends.
+// Flush waits until everything has arrived, or ctx ends, by all ways at once. It
+// gives up before only where a collector refuses for good. The error says in
+// words for people why not everything arrived.
 func (s *watchSinks) Flush(ctx context.Context) error {
-	errs := []error{s.post.Flush(ctx)}
+	ways := []flusher{{s.post.Flush, s.post.word}}
 	for _, x := range s.sockets() {
-		errs = append(errs, x.Flush(ctx))
+		ways = append(ways, flusher{x.socket.Flush, x.word})
 	}
-	return errors.Join(errs...)
+	words := make([]string, len(ways))
+	var work sync.WaitGroup
+	for i, w := range ways {
+		work.Go(func() { words[i] = w.untilEnd(ctx) })
+	}
+	work.Wait()
+	slices.Sort(words)
+	words = slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
+	if len(words) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(words, "; "))
+}
+
+// flusher is a way to the collector at its end.
+type flusher struct {
+	flush func(context.Context) error
+	word  func() string // why not everything arrived
+}
+
+// flushTry is how long a way may wait after a failure when it is to end soon.
+const flushTry = 500 * time.Millisecond
+
+// untilEnd has the way try again and again until ctx ends, and gives the word of
+// what was not sent, "" where that is nothing.
+func (f flusher) untilEnd(ctx context.Context) string {
+	for {
+		try, cancel := context.WithTimeout(ctx, flushTry)
+		err := f.flush(try)
+		again := try.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			return ""
+		case !again:
+			return f.word()
+		}
+	}
 }
 
 func (s *watchSinks) sockets() (out []*sink) {
