@@ -1,10 +1,16 @@
 package adapters
 
-import "aep-wrap/event"
+import (
+	"bytes"
+
+	"aep-wrap/event"
+)
 
 // Settings reads an object in JSON with comments, as runtimes let people write
 // their settings.
-func Settings(raw []byte) (map[string]any, error) { return event.ParseObject(uncommented(raw)) }
+func Settings(raw []byte) (map[string]any, error) {
+	return event.ParseObject(uncommented(bytes.TrimPrefix(raw, []byte("\ufeff"))))
+}
 
 // uncommented has spaces where there are comments.
 func uncommented(raw []byte) []byte {

@@ -9,6 +9,7 @@ import (
 
 func TestSettings(t *testing.T) {
 	for raw, want := range map[string]string{
+		"\ufeff{}": "{}",
 		`{"a": 1}`: `{"a":1}`,
 		"// top\n{\"a\": 1, // one\r\n\"b\": /* two\n */ 2}//": `{"a":1,"b":2}`,
 		`{"url": "http://x/*y*/", "q": "a\"//b\\"} /* */`:      `{"q":"a\"//b\\","url":"http://x/*y*/"}`,

@@ -29,7 +29,7 @@ func Adapter() adapters.Adapter {
 		Command:    []string{"copilot"},
 		Pinned:     "1.0.102",
 		Doc:        doc,
-		Launch:     &adapters.Launching{Detect: Detect, Wire: Wire},
+		Launch:     &adapters.Launching{Detect: commandLine.Detect, Wire: Wire},
 		Map:        mapMoment,
 		Vocabulary: terms,
 		Logs:       Logs,

@@ -206,42 +206,34 @@ func wires() []adaptertest.Wire {
 }
 
 func TestDetect(t *testing.T) {
-	for line, want := range map[string]bool{
+	adaptertest.Detects(t, Adapter(), map[string]bool{
 		"copilot": true, "/usr/bin/copilot -p hi": true, "npx @github/copilot@1.0.102": true, "bunx @github/copilot": true,
 		"node /x/node_modules/@github/copilot/index.js": true, "copilot2": false, "npx copilot": false,
-	} {
-		if got := Detect(adapters.Launch{Args: strings.Fields(line)}); got != want {
-			t.Errorf("%s: %v", line, got)
-		}
-	}
+	})
 }
 
 func TestWire(t *testing.T) {
-	for line, want := range map[string]string{
-		"copilot": "wired", "copilot -p login": "wired", "copilot --resume": "wired", "copilot --acp": "wired",
-		"copilot --allow-tool mcp plugin -p x": "wired", "copilot --continue": "wired",
-		"copilot login": "passthrough", "copilot --model x mcp list": "passthrough", "copilot --version": "passthrough", "copilot help config": "passthrough",
-		"copilot --connect x": "another process's", "copilot --environment-host x": "another process's",
-	} {
-		args := strings.Fields(line)
-		w, err := Wire(launch(nil, nil, args...), endpoint)
-		if err != nil {
-			t.Fatal(err)
+	const managed = "/etc/github-copilot/managed-settings.json"
+	adaptertest.Launches(t, Adapter(), func(l adapters.Launch, w adapters.Wiring) string {
+		if slices.Equal(w.Args, append([]string{"copilot", "--plugin-dir", "/run/aep/copilot"}, l.Args[1:]...)) && w.LogRoot == "/home/user/.copilot" {
+			return "wired"
 		}
-		got := strings.Join(w.Notes, "\n")
-		switch {
-		case w.Passthrough:
-			got = "passthrough"
-		case slices.Equal(w.Args, append([]string{"copilot", "--plugin-dir", "/run/aep/copilot"}, args[1:]...)) && w.LogRoot == "/home/user/.copilot":
-			got = "wired"
-		}
-		if !strings.Contains(got, want) {
-			t.Errorf("%s: %s; want %s", line, got, want)
-		}
-	}
-	if w, _ := Wire(launch(nil, nil, "copilot"), adapters.Endpoint{}); len(w.Notes) != 1 || len(w.Files) > 0 {
-		t.Errorf("there is nothing to report to: %+v", w)
-	}
+		return ""
+	}, []adaptertest.Launched{
+		{Name: "a session", Line: "copilot", Want: "wired"},
+		{Name: "headless", Line: "copilot -p login", Want: "wired"},
+		{Name: "resumed", Line: "copilot --resume", Want: "wired"},
+		{Name: "for an editor", Line: "copilot --acp", Want: "wired"},
+		{Name: "tools are no subcommands", Line: "copilot --allow-tool mcp plugin -p x", Want: "wired"},
+		{Name: "a subcommand", Line: "copilot login", Want: "passthrough"},
+		{Name: "after a flag", Line: "copilot --model x mcp list", Want: "passthrough"},
+		{Name: "the version", Line: "copilot --version", Want: "passthrough"},
+		{Name: "help", Line: "copilot help config", Want: "passthrough"},
+		{Name: "a session elsewhere", Line: "copilot --connect x", Want: "another process's"},
+		{Name: "an environment elsewhere", Line: "copilot --environment-host x --output-format json", Want: "another process's", Stdout: adapters.Stream},
+		{Name: "policy", Line: "copilot", Files: map[string]string{managed: `{"allowManagedHooksOnly":true}`}, Want: "allows managed hooks only"},
+		{Name: "a policy on other things", Line: "copilot", Files: map[string]string{managed: `{"allowManagedHooksOnly":false,"strictPluginOnlyCustomization":true}`}, Want: "wired"},
+	})
 }
 
 // A hook that fails forbids the tool: whatever becomes of the helper, its

@@ -8,36 +8,29 @@ import (
 	"aep-wrap/event"
 )
 
-// Detect finds Copilot in a command line.
-func Detect(l adapters.Launch) bool { return index(l.Args) >= 0 }
-
-func index(args []string) int {
-	return adapters.CommandIndex(args, []string{"copilot"}, []string{"@github/copilot"})
-}
-
-// grammar is the syntax of its flags.
-var grammar = adapters.Grammar{
-	Valued: []string{
-		"-i", "--interactive", "-p", "--prompt", "--model", "--reasoning-effort", "--context", "--auto-tier", "--agent", "-n", "--name",
-		"--session-id", "-C", "--log-dir", "--extension-sdk-path", "--log-level", "--stream", "--output-format", "--add-dir", "--attachment",
-		"--disable-mcp-server", "--enable-mcp-server", "--add-github-mcp-toolset", "--add-github-mcp-tool", "--plugin-dir",
-		"--additional-mcp-config", "--mcp-github-auth", "--max-autopilot-continues", "--mode", "--environment-host",
-		"--environment-compute-id", "--dynamic-retrieval", "--max-ai-credits", "--usage-output-file",
+// commandLine is how Copilot is started.
+var commandLine = adapters.CommandLine{
+	Commands: []string{"copilot"},
+	Packages: []string{"@github/copilot"},
+	Grammar: adapters.Grammar{
+		Valued: []string{
+			"-i", "--interactive", "-p", "--prompt", "--model", "--reasoning-effort", "--context", "--auto-tier", "--agent", "-n", "--name",
+			"--session-id", "-C", "--log-dir", "--extension-sdk-path", "--log-level", "--stream", "--output-format", "--add-dir", "--attachment",
+			"--disable-mcp-server", "--enable-mcp-server", "--add-github-mcp-toolset", "--add-github-mcp-tool", "--plugin-dir",
+			"--additional-mcp-config", "--mcp-github-auth", "--max-autopilot-continues", "--mode", "--environment-host",
+			"--environment-compute-id", "--dynamic-retrieval", "--max-ai-credits", "--usage-output-file",
+		},
+		Variadic: []string{
+			"--allow-tool", "--deny-tool", "--available-tools", "--excluded-tools", "--secret-env-vars", "--allow-url", "--deny-url",
+		},
+		Optional: []string{"-r", "--resume", "--connect", "--share", "--bash-env", "--mouse"},
 	},
-	Variadic: []string{
-		"--allow-tool", "--deny-tool", "--available-tools", "--excluded-tools", "--secret-env-vars", "--allow-url", "--deny-url",
+	Idle: []string{
+		"app", "login", "help", "init", "config", "update", "version", "workflow", "sessions", "memories", "plugin", "mcp", "skill",
+		"instruction", "lsp", "sandbox", "completion",
 	},
-	Optional: []string{"-r", "--resume", "--connect", "--share", "--bash-env", "--mouse"},
+	Asks: []string{"-h", "--help", "-v", "--version"},
 }
-
-// subcommands start no session of this terminal.
-var subcommands = []string{
-	"app", "login", "help", "init", "config", "update", "version", "workflow", "sessions", "memories", "plugin", "mcp", "skill",
-	"instruction", "lsp", "sandbox", "completion",
-}
-
-// asks are flags that print something and end.
-var asks = []string{"-h", "--help", "-v", "--version"}
 
 // homeVar names the folder of Copilot's files.
 const homeVar = "COPILOT_HOME"
@@ -47,24 +40,18 @@ const plugin = "copilot"
 
 // Wire gives Copilot a plugin of ours, whose hooks run beside the user's.
 func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
-	out := adapters.Wiring{Args: slices.Clone(l.Args)}
-	at := index(l.Args)
-	if at < 0 {
+	out, words, at, session := commandLine.Begin(l)
+	if !session {
 		return out, nil
 	}
-	words := grammar.Read(l.Args[at+1:])
-	if words.Has(asks...) || slices.Contains(subcommands, words.Word()) {
-		out.Passthrough = true
-		return out, nil
-	}
-	if why := noHooks(e, words); why != "" {
+	if why := noHooks(l, e, words); why != "" {
 		out.Notes = []string{"copilot: " + why + "; its hooks are not installed"}
 		if words.Value("--output-format") == "json" {
 			out.Stdout = adapters.Stream
 		}
 		return out, nil
 	}
-	out.Args = append(append(slices.Clone(l.Args[:at+1]), "--plugin-dir", path.Join(e.Dir, plugin)), l.Args[at+1:]...)
+	out.Args = append(append(slices.Clone(l.Args[:at]), "--plugin-dir", path.Join(e.Dir, plugin)), l.Args[at:]...)
 	out.Files = map[string][]byte{
 		plugin + "/plugin.json": []byte(`{"name":"aep-wrap","version":"1.0.0","hooks":"hooks.json"}` + "\n"),
 		plugin + "/hooks.json":  append(event.AppendValue(nil, map[string]any{"version": 1, "hooks": hooksOf(l, e)}), '\n'),
@@ -80,15 +67,25 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 }
 
 // noHooks says why no hook of ours would run; "" is that they will.
-func noHooks(e adapters.Endpoint, w adapters.Line) string {
+func noHooks(l adapters.Launch, e adapters.Endpoint, w adapters.Line) string {
 	switch {
 	case len(e.Helper) == 0 || e.Dir == "":
 		return "there is nothing for hooks to report to"
 	case w.Has("--connect"), w.Has("--environment-host"):
 		return "the session is another process's"
+	case l.ReadFile == nil:
+		return ""
+	}
+	if raw, err := l.ReadFile(policy); err == nil {
+		if o, err := adapters.Settings(raw); err == nil && o["allowManagedHooksOnly"] == true {
+			return policy + " allows managed hooks only (allowManagedHooksOnly)"
+		}
 	}
 	return ""
 }
+
+// policy is what an administrator gives.
+const policy = "/etc/github-copilot/managed-settings.json"
 
 type hooked struct {
 	name    string
