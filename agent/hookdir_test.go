@@ -374,6 +374,42 @@ func TestHeldHooksOutliveTheWatch(t *testing.T) {
 	}
 }
 
+// An answer is for the request that it was given to: another one for the same
+// command, asked of the next watch, waits for its own.
+func TestAnAnswerIsForOneRequest(t *testing.T) {
+	t.Parallel()
+	dir, logs := filepath.Join(t.TempDir(), "hooks"), t.TempDir()
+	ask := func(call string, end func(*Watch, event.Event)) (request event.Event, got string) {
+		h, err := NewHookDir(HookDirConfig{Dir: dir, Adapters: all.List(), Watch: newAnsweringWatch(t, logs, time.Minute), Poll: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := runHookDir(t, h)
+		defer stop()
+		payload := strings.ReplaceAll(heldTool, "t1", call)
+		before, _ := hookScript(t, dir, "PreToolUse", "20", payload)
+		before()
+		heard, _ := hookScript(t, dir, "PermissionRequest", "20", payload)
+		request = pendingRequest(t, h.cfg.Watch)
+		end(h.cfg.Watch, request)
+		got = heard()
+		waitEmpty(t, dir)
+		return request, got
+	}
+	first, got := ask("t1", func(w *Watch, request event.Event) { respond(t, w, request, "allow") })
+	if !strings.Contains(got, `"behavior":"allow"`) {
+		t.Errorf("the first heard %q", got)
+	}
+	second, got := ask("t2", func(w *Watch, _ event.Event) { w.Drain() })
+	if got != "" || first.ID == second.ID {
+		t.Errorf("the second, %s after %s, heard %q", second.ID, first.ID, got)
+	}
+	want := []string{"attention.requested", "control.accepted", "attention.answered allow", "attention.requested", "attention.resolved dismissed"}
+	if got := attention(sessionLogs(t, logs)["claude-code/s"]); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A request whose hook is gone with the watch that held it comes to an end in
 // its time.
 func TestALostHookTimesOut(t *testing.T) {

@@ -137,10 +137,11 @@ func (d *watched) heldBy(hold *control.Hold) *Held {
 func asks(d event.Draft) bool { return d.Type == "attention.requested" }
 
 // taken is what a hook hears whose request was answered, by a watch that was
-// ended before the runtime heard it; nil where there is no such answer.
+// ended before the runtime heard it; nil where there is no such answer. A request
+// that was told just now is another one, however alike: nobody has answered it.
 func (x *answering) taken(d *watched, m adapters.Moment, drafts []event.Draft, hold *control.Hold) []byte {
 	i := slices.IndexFunc(drafts, asks)
-	if hold == nil || i < 0 {
+	if hold == nil || i < 0 || hold.Asked() {
 		return nil
 	}
 	id, answered := d.sess.Waiting(&drafts[i])

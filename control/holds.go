@@ -165,6 +165,13 @@ func (o *Hold) Wait(ctx context.Context) []byte {
 	return o.reply
 }
 
+// Asked says whether a request was told for the hold.
+func (o *Hold) Asked() bool {
+	o.holds.mu.Lock()
+	defer o.holds.mu.Unlock()
+	return o.request != nil
+}
+
 // Answer is what was answered from afar, once Wait has returned; false where
 // nothing was. It is for a runtime that hears an answer otherwise than as the
 // bytes of Wait.
