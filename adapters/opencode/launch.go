@@ -134,21 +134,34 @@ func (w *wiring) credentials(ours bool) (user, password string) {
 // user's to reach, so it gets no password of ours.
 func (w *wiring) inside() {
 	port, ours := w.words.Value("--port"), false
+	host := w.words.Value("--hostname")
+	open := slices.Contains([]string{"serve", "web"}, w.words.Word()) // for others to reach
+	if open {
+		h, p := w.address()
+		if host == "" {
+			host = h
+		}
+		if port == "" {
+			port = p
+		}
+	}
 	if n, err := strconv.Atoi(port); err != nil || n == 0 {
 		if w.e.Port == 0 {
 			w.note("there is no free port for its server: nothing is seen")
 			return
 		}
-		port, ours = strconv.Itoa(w.e.Port), w.words.Word() != "serve" && w.words.Word() != "web"
-		if slices.Contains([]string{"serve", "web"}, w.words.Word()) {
+		port, ours = strconv.Itoa(w.e.Port), !open
+		if open {
 			w.after(w.words.Word(), "--port", port)
 		} else {
 			w.insert(w.at+1, "--port", port)
 		}
 	}
-	host := w.words.Value("--hostname")
-	if host == "" || host == "0.0.0.0" || host == "localhost" {
+	switch {
+	case slices.Contains([]string{"", "0.0.0.0", "::", "localhost"}, host):
 		host = "127.0.0.1"
+	case strings.Contains(host, ":"):
+		host = "[" + host + "]"
 	}
 	w.out.Server = &adapters.Served{URL: "http://" + host + ":" + port}
 	w.out.Server.User, w.out.Server.Password = w.credentials(ours)
@@ -163,7 +176,7 @@ func (w *wiring) beside() {
 	}
 	port := strconv.Itoa(w.e.Port)
 	url := "http://127.0.0.1:" + port
-	start := append(slices.Clone(w.l.Args[:w.at+1]), "serve", "--port", port)
+	start := append(slices.Clone(w.l.Args[:w.at+1]), "serve", "--port", port, "--hostname", "127.0.0.1")
 	if w.words.Has("--pure") {
 		start = append(start, "--pure")
 	}

@@ -438,6 +438,27 @@ func TestWire(t *testing.T) {
 			}
 		})
 	}
+	const global, here = "/home/user/.config/opencode/opencode.jsonc", "/home/user/proj/opencode.json"
+	settled := map[string]string{global: `{"server": {"port": 5001, "hostname": "127.0.0.2"}} // mine`}
+	for _, tt := range []struct {
+		line      string
+		files     map[string]string
+		env       []string
+		args, url string
+	}{
+		{"opencode serve", settled, nil, "opencode serve", "http://127.0.0.2:5001"},
+		{"opencode web --port 6 --hostname ::1", settled, nil, "opencode web --port 6 --hostname ::1", "http://[::1]:6"},
+		{"opencode", settled, nil, "opencode --port 4712", "http://127.0.0.1:4712"},
+		{"opencode serve", map[string]string{global: settled[global], here: `{"server":{"hostname":"0.0.0.0"}}`}, nil, "opencode serve", "http://127.0.0.1:5001"},
+		{"opencode serve", map[string]string{"/c.json": `{"server":{"port":7}}`}, []string{"OPENCODE_CONFIG=/c.json"}, "opencode serve", "http://127.0.0.1:7"},
+		{"opencode serve", nil, []string{`OPENCODE_CONFIG_CONTENT={"server":{"hostname":"h"}}`}, "opencode serve --port 4712", "http://h:4712"},
+		{"opencode serve", map[string]string{here: `{"server":{"port":0,"hostname":5}}`}, nil, "opencode serve --port 4712", "http://127.0.0.1:4712"},
+	} {
+		w, err := a.Launch.Wire(adaptertest.Launch(tt.files, tt.env, strings.Fields(tt.line)...), adaptertest.Endpoint(a))
+		if err != nil || w.Server == nil || w.Server.URL != tt.url || strings.Join(w.Args, " ") != tt.args {
+			t.Errorf("%s with %v %v: %q at %+v, %v", tt.line, tt.files, tt.env, w.Args, w.Server, err)
+		}
+	}
 	for _, line := range []string{"opencode models", "opencode --help", "opencode -v", "opencode auth login", "opencode run --help"} {
 		if w, _ := a.Launch.Wire(adaptertest.Launch(nil, nil, strings.Fields(line)...), adaptertest.Endpoint(a)); !w.Passthrough {
 			t.Errorf("%s is not passed through", line)
