@@ -198,14 +198,19 @@ var installed = []hooked{
 	{"PreToolUse", 10, false}, {"PostToolUse", 10, false}, {"PostToolUseFailure", 10, false}, {"PostToolBatch", 10, false},
 	{permission, 10, false},
 	{"SubagentStart", 10, false}, {"SubagentStop", 10, false}, {"TodoCreated", 10, false}, {"TodoCompleted", 10, false},
-	{"PostCompact", 10, false}, {"Notification", 10, false},
+	{"PostCompact", 10, false}, {notification, 10, false},
 	{"InstructionsLoaded", 10, true}, {"MessageDisplay", 10, true}, {"UserPromptExpansion", 10, true},
 }
 
-// permission is the one hook that is always a command: of two hooks that
-// answer without a decision Qwen Code makes a denial, and an http hook always
-// answers. A command that prints nothing does not.
-const permission = "PermissionRequest"
+// Two hooks are always commands. Of two PermissionRequest hooks that answer
+// without a decision Qwen Code makes a denial, and an http hook always answers;
+// a command that prints nothing does not. And a Notification is waited for by
+// nobody: its request was seen to leave up to half a minute late, where a
+// command starts at once.
+const (
+	permission   = "PermissionRequest"
+	notification = "Notification"
+)
 
 // within is how long a hook may take, in seconds, with the time for somebody to
 // be asked in it.
@@ -241,7 +246,7 @@ func addHooks(settings map[string]any, l adapters.Launch, e adapters.Endpoint, u
 			continue
 		}
 		entry := map[string]any{"type": "http", "url": strings.Join([]string{url, name, h.name}, "/"), "timeout": h.within(l)}
-		if url == "" || h.name == permission {
+		if url == "" || h.name == permission || h.name == notification {
 			entry = map[string]any{"type": "command", "command": e.HelperCommand(h.name), "timeout": commandTimeout(h.within(l))}
 		}
 		list, _ := all[h.name].([]any)

@@ -62,11 +62,12 @@ func Reply(m adapters.Moment, a adapters.Answer) []byte {
 const esc, ctrlU = "\x1b", "\x15"
 
 // Cancel interrupts a run: before the screen by Esc, which puts the prompt back
-// into the box, and Ctrl-U, which empties that; else by SIGINT. An Esc before
-// the model has begun to answer may be lost.
+// into the box, and Ctrl-U, which empties that; else by SIGINT. An Esc before the
+// model has begun to answer may be lost; a second one that comes too early, on a
+// busy machine, takes the prompt out of the box, or offers to go back in the chat.
 func Cancel(t adapters.Target) []adapters.Act {
 	if t.TTY {
-		return []adapters.Act{{Keys: esc, Then: ctrlU, Patience: 3 * time.Second}, {Keys: esc, Then: ctrlU, Patience: 5 * time.Second}}
+		return []adapters.Act{{Keys: esc, Then: ctrlU, Patience: 10 * time.Second}, {Keys: esc, Then: ctrlU, Patience: 10 * time.Second}}
 	}
 	return []adapters.Act{{Signal: "INT", Patience: 5 * time.Second}}
 }

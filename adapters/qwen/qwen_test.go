@@ -221,8 +221,9 @@ func TestWire(t *testing.T) {
 }
 
 // Of two permission hooks that answer without a decision Qwen Code makes a
-// denial. Ours says nothing: it is a command, whatever the others are.
-func TestPermissionIsACommand(t *testing.T) {
+// denial. Ours says nothing: it is a command, whatever the others are. So is the
+// one that tells of an interrupt, which leaves late by http.
+func TestSomeHooksAreCommands(t *testing.T) {
 	w, err := Wire(launch(nil, nil, "qwen"), endpoint)
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +236,7 @@ func TestPermissionIsACommand(t *testing.T) {
 	}
 	for n, list := range s.Hooks {
 		typ := list[0].Hooks[0]["type"]
-		if want := map[bool]string{true: "command", false: "http"}[n == permission]; typ != want {
+		if want := map[bool]string{true: "command", false: "http"}[n == permission || n == notification]; typ != want {
 			t.Errorf("%s is a %s", n, typ)
 		}
 	}
