@@ -118,6 +118,7 @@ type Stats struct {
 	Cut     int64         // strings that were passed over
 	Behind  int           // files with something unread
 	Lag     time.Duration // how long the oldest of it waits
+	Unread  int64         // bytes of it
 }
 
 type dir struct {
@@ -902,7 +903,7 @@ func (fo *Follower) count() {
 	fo.statMu.Lock()
 	defer fo.statMu.Unlock()
 	s := &fo.stats
-	s.Files, s.Dirs, s.Polled, s.Behind, s.Lag = len(fo.inodes), len(fo.dirs), 0, 0, 0
+	s.Files, s.Dirs, s.Polled, s.Behind, s.Lag, s.Unread = len(fo.inodes), len(fo.dirs), 0, 0, 0, 0
 	for _, d := range fo.dirs {
 		if !d.watched || d.remote {
 			s.Polled++
@@ -911,6 +912,7 @@ func (fo *Follower) count() {
 	now := time.Now()
 	for f := range fo.dirty {
 		s.Behind++
+		s.Unread += max(0, f.size-f.pos)
 		if !f.mod.IsZero() {
 			s.Lag = max(s.Lag, now.Sub(f.mod))
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -194,6 +195,17 @@ func (s *sink) Flush(ctx context.Context) error {
 		}()
 	}
 	return s.socket.Flush(ctx)
+}
+
+// class is that of the last failure: where events go by POST, of that.
+func (s *sink) class() string {
+	st := s.socket.Stats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.State == ws.Posting && s.poster != nil {
+		return cmp.Or(s.poster.Stats().Class, st.Class)
+	}
+	return st.Class
 }
 
 // word says why not everything arrived.

@@ -83,6 +83,9 @@ func (s *serving) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := roomIn(s.app.cfg.LogDir); err != nil {
 		r.Status, r.LogDir, code = "not ready", reason(err).Error(), http.StatusServiceUnavailable
 	}
+	if other := s.other.Load(); other != nil {
+		r.Status, r.LogDir, code = "not ready", *other+" writes in it", http.StatusServiceUnavailable
+	}
 	if s.draining.Load() {
 		r.Status, code = "draining", http.StatusServiceUnavailable
 	}

@@ -23,7 +23,9 @@ type figures struct {
 	redactions map[string]int64
 	logs       *follow.Stats // nil where none are followed
 	ways       []way
+	pruned     *pruneTally
 	draining   bool
+	notAlone   bool
 }
 
 // way is a way to the collector: POST, or the socket of an agent's sessions.
@@ -36,6 +38,7 @@ type way struct {
 	bytes       int64
 	attempts    int64
 	failed      int64
+	class       string           // of the last failure; "" is none yet
 	refused     map[string]int64 // by reason
 }
 
@@ -143,11 +146,21 @@ var metricTable = []series{
 	{"draining", gauge, nil, "1 from the signal to end on.",
 		one(func(f *figures) float64 { return truth(f.draining) })},
 
+	{"log_dir_contested", gauge, nil, "1 while another serve writes session logs in the same directory.",
+		one(func(f *figures) float64 { return truth(f.notAlone) })},
+
+	{"prune_logs_total", counter, nil, "Session logs that were removed for their age, or for the size of all.", one(func(f *figures) float64 { return float64(f.pruned.logs.Load()) })},
+	{"prune_bytes_total", counter, nil, "Bytes of them.", one(func(f *figures) float64 { return float64(f.pruned.bytes.Load()) })},
+	{"prune_hooks_total", counter, nil, "Archived hooks that were removed.", one(func(f *figures) float64 { return float64(f.pruned.hooks.Load()) })},
+	{"prune_kept_unsent", gauge, nil, "Session logs beyond the limits that are kept, since the collector has not taken all of them.",
+		one(func(f *figures) float64 { return float64(f.pruned.unsent.Load()) })},
+
 	{"follow_files", gauge, nil, "Session logs that are followed.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Files) })},
 	{"follow_directories", gauge, nil, "Directories that are looked through.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Dirs) })},
 	{"follow_directories_polled", gauge, nil, "Of them, those whose file system announces nothing.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Polled) })},
 	{"follow_files_behind", gauge, nil, "Session logs with something unread.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Behind) })},
 	{"follow_lag_seconds", gauge, nil, "How long the oldest of it waits.", ofLogs(func(s *follow.Stats) float64 { return s.Lag.Seconds() })},
+	{"follow_unread_bytes", gauge, nil, "Bytes of it, as they stand in the files.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Unread) })},
 	{"follow_records_total", counter, nil, "Records of session logs that were read.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Records) })},
 	{"follow_bytes_total", counter, nil, "Bytes of session logs that were read.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Bytes) })},
 	{"follow_faults_total", counter, nil, "Records that were none.", ofLogs(func(s *follow.Stats) float64 { return float64(s.Faults) })},
@@ -179,6 +192,15 @@ var metricTable = []series{
 			for i := range f.ways {
 				for k, n := range f.ways[i].refused {
 					tell(float64(n), f.ways[i].kind, f.ways[i].agent, k)
+				}
+			}
+		}},
+	{"sink_last_failure", gauge, []string{"sink", "agent", "class"}, "1 for the class of the last failure of a way to the collector, also where it works again, 0 for the others.",
+		func(f *figures, tell func(float64, ...string)) {
+			for i := range f.ways {
+				w := &f.ways[i]
+				for _, class := range queue.Classes {
+					tell(truth(class == w.class), w.kind, w.agent, class)
 				}
 			}
 		}},
@@ -266,7 +288,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 // figures are those of now.
 func (s *serving) figures() figures {
 	f := s.watching.figures()
-	f.draining = s.draining.Load()
+	f.draining, f.notAlone, f.pruned = s.draining.Load(), s.other.Load() != nil, &s.pruned
 	return f
 }
 
@@ -287,7 +309,7 @@ func (s *watchSinks) ways() (out []way) {
 	}
 	p := s.post.Stats()
 	out = append(out, way{kind: "post", queue: s.post.feed.Stats(), waiting: s.post.feed.Waiting(), state: string(p.State), events: p.Events, bytes: p.Bytes,
-		attempts: p.Attempts, failed: p.Retries, refused: refusals(p.Refused, p.TooLarge)})
+		attempts: p.Attempts, failed: p.Retries, class: p.Class, refused: refusals(p.Refused, p.TooLarge)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, x := range s.socket {
@@ -296,7 +318,7 @@ func (s *watchSinks) ways() (out []way) {
 		}
 		st := x.socket.Stats()
 		out = append(out, way{kind: "socket", agent: name, queue: x.Feed.Stats(), waiting: x.Feed.Waiting(), state: string(st.State), events: st.Events, bytes: st.Bytes,
-			attempts: st.Attempts, failed: st.Failed, refused: refusals(st.Refused, st.TooLarge)})
+			attempts: st.Attempts, failed: st.Failed, class: x.class(), refused: refusals(st.Refused, st.TooLarge)})
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,10 @@ func everything() figures {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	q := queue.Stats{Offered: 9, Events: 1, Bytes: 2, LooseEvents: 3, LooseBytes: 4, BehindBytes: 5, BehindOwners: 6,
 		Dropped: map[queue.Dropped]int64{{Severity: event.Debug, Reason: queue.ReasonFull}: 7}}
+	pruned := &pruneTally{}
+	for _, n := range []*atomic.Int64{&pruned.logs, &pruned.bytes, &pruned.hooks, &pruned.unsent} {
+		n.Store(9)
+	}
 	return figures{
 		now:   now,
 		watch: agent.WatchStats{Records: 1, Events: 2, Refused: 3, Unknown: 4, Owned: 5, Failed: 6, Live: 7, Held: 8, Cut: 9},
@@ -41,12 +46,12 @@ func everything() figures {
 			Spoke:    map[agent.Voice]time.Time{{Adapter: "codex", Channel: adapters.Hook}: now.Add(-6 * time.Second)},
 		},
 		redactions: map[string]int64{"home": 7},
-		logs:       &follow.Stats{Files: 1, Dirs: 2, Polled: 3, Records: 4, Bytes: 5, Faults: 6, Cut: 7, Behind: 8, Lag: 9 * time.Second},
+		logs:       &follow.Stats{Files: 1, Dirs: 2, Polled: 3, Records: 4, Bytes: 5, Faults: 6, Cut: 7, Behind: 8, Unread: 10, Lag: 9 * time.Second},
 		ways: []way{
-			{kind: "post", queue: q, waiting: time.Second, state: "retrying", events: 1, bytes: 2, attempts: 3, failed: 4, refused: refusals(5, 6)},
-			{kind: "socket", agent: "codex", queue: q, waiting: time.Second, state: "connected", events: 1, bytes: 2, attempts: 3, failed: 4, refused: refusals(5, 6)},
+			{kind: "post", queue: q, waiting: time.Second, state: "retrying", events: 1, bytes: 2, attempts: 3, failed: 4, class: queue.Slow, refused: refusals(5, 6)},
+			{kind: "socket", agent: "codex", queue: q, waiting: time.Second, state: "connected", events: 1, bytes: 2, attempts: 3, failed: 4, class: queue.Slow, refused: refusals(5, 6)},
 		},
-		draining: true,
+		pruned: pruned, draining: true, notAlone: true,
 	}
 }
 
@@ -84,7 +89,7 @@ func TestMetricsTellEverything(t *testing.T) {
 
 // No label is of unbounded values.
 func TestMetricsHaveFewLabels(t *testing.T) {
-	few := []string{"category", "severity", "adapter", "channel", "reason", "rule", "outcome", "verb", "sink", "agent", "state"}
+	few := []string{"category", "severity", "adapter", "channel", "reason", "rule", "outcome", "verb", "sink", "agent", "state", "class"}
 	for _, s := range metricTable {
 		for _, l := range s.labels {
 			if !slices.Contains(few, l) {

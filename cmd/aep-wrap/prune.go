@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode"
@@ -313,7 +314,7 @@ const (
 
 // pruneEvery removes logs by the settings, at once and then each hour, until
 // ctx ends.
-func (a *app) pruneEvery(ctx context.Context, log *slog.Logger, say func(string)) {
+func (a *app) pruneEvery(ctx context.Context, log *slog.Logger, say func(string), n *pruneTally) {
 	k := a.cfg.Keep
 	if k == (keeping{}) {
 		return
@@ -324,9 +325,8 @@ func (a *app) pruneEvery(ctx context.Context, log *slog.Logger, say func(string)
 	}
 	tick := time.NewTicker(each)
 	defer tick.Stop()
-	told := 0
 	for {
-		told = a.pruneOnce(ctx, k, log, say, told)
+		a.pruneOnce(ctx, k, log, say, n)
 		select {
 		case <-ctx.Done():
 			return
@@ -335,9 +335,13 @@ func (a *app) pruneEvery(ctx context.Context, log *slog.Logger, say func(string)
 	}
 }
 
+// pruneTally counts what serve removed, and what it keeps now though it is
+// beyond the limits: nobody has it yet.
+type pruneTally struct{ logs, bytes, hooks, unsent atomic.Int64 }
+
 // pruneOnce prunes, and tells of logs that are kept because they are unsent
 // when there are more of them than were told.
-func (a *app) pruneOnce(ctx context.Context, k keeping, log *slog.Logger, say func(string), told int) int {
+func (a *app) pruneOnce(ctx context.Context, k keeping, log *slog.Logger, say func(string), n *pruneTally) {
 	l := k.limits()
 	l.Spare = pruneSpare
 	p, err := queue.Prune(ctx, a.cfg.LogDir, l)
@@ -345,6 +349,9 @@ func (a *app) pruneOnce(ctx context.Context, k keeping, log *slog.Logger, say fu
 	if err == nil {
 		hooks, err = a.pruneBeside(pruneOptions{keep: k, archive: a.cfg.Archive})
 	}
+	n.logs.Add(int64(p.Logs()))
+	n.bytes.Add(p.Bytes)
+	n.hooks.Add(int64(hooks))
 	if err != nil && ctx.Err() == nil {
 		log.Warn("session logs that are too old or too many", "err", err)
 	}
@@ -360,10 +367,9 @@ func (a *app) pruneOnce(ctx context.Context, k keeping, log *slog.Logger, say fu
 			log.Warn("a session log cannot be removed", "log", x.Path, "err", x.Err)
 		}
 	}
-	if unsent > told {
+	if int64(unsent) > n.unsent.Swap(int64(unsent)) {
 		say(fmt.Sprintf("%s beyond keep-for or keep-size kept that the collector has not taken in", count(unsent, "session log")))
 	}
-	return unsent
 }
 
 // ---- what people write

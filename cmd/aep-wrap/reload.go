@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"aep-wrap/queue"
 )
 
 // liveToken is the collector's token where it may change while we run.
@@ -40,7 +42,14 @@ type bearer struct {
 	next  http.RoundTripper
 }
 
-var errToken = errors.New("the collector refuses the token: put the right one in the token file, and send SIGHUP")
+var errToken = tokenError("the collector refuses the token: put the right one in the token file, and send SIGHUP")
+
+type tokenError string
+
+func (e tokenError) Error() string { return string(e) }
+
+// Class is queue.Class of it.
+func (tokenError) Class() string { return queue.NoLeave }
 
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("Authorization") != "" {

@@ -72,7 +72,10 @@ type serving struct {
 	metrics *metrics
 	runtime *runtimeServer
 
-	turned   atomic.Int64 // when the loop last turned, in milliseconds
+	pruned   pruneTally
+	alone    *os.File               // the lock of a directory's one serve; nil where another has it
+	other    atomic.Pointer[string] // who that is; nil is nobody
+	turned   atomic.Int64           // when the loop last turned, in milliseconds
 	draining atomic.Bool
 }
 
@@ -96,6 +99,7 @@ func (a *app) serve(ctx context.Context, flags *pflag.FlagSet, paths []string) e
 		return err
 	}
 	a.warnUnlessQuiet(s.line())
+	s.beAlone()
 	notify("READY=1")
 
 	running, end := context.WithCancel(context.Background())
@@ -104,7 +108,7 @@ func (a *app) serve(ctx context.Context, flags *pflag.FlagSet, paths []string) e
 	ended := make(chan error, 1)
 	work.Go(func() { ended <- s.run(running) })
 	work.Go(func() { s.turn(running) })
-	work.Go(func() { a.pruneEvery(running, s.log, s.say) })
+	work.Go(func() { a.pruneEvery(running, s.log, s.say, &s.pruned) })
 	var broken <-chan error
 	if s.runtime != nil {
 		broken = s.runtime.ended
@@ -130,6 +134,44 @@ func cmpErr(err error, otherwise string) error {
 		return errors.New(otherwise)
 	}
 	return err
+}
+
+// beAlone takes the lock of the one serve that writes in the log directory, and
+// says who has it instead.
+func (s *serving) beAlone() {
+	if s.alone != nil {
+		return
+	}
+	path := filepath.Join(s.app.cfg.LogDir, ".watch", "serving")
+	lock, err := lockFile(path)
+	was := s.other.Load()
+	switch {
+	case errors.Is(err, errLocked):
+		who := "another aep-wrap serve"
+		if pid, err := os.ReadFile(path); err == nil && len(pid) > 0 {
+			who += fmt.Sprintf(" (process %s)", strings.TrimSpace(string(pid)))
+		}
+		s.other.Store(&who)
+		if was == nil {
+			line := fmt.Sprintf("%s writes session logs in %s: what comes here of its sessions is told by nobody; give each its own --log-dir", who, s.app.cfg.LogDir)
+			s.log.Error(line)
+			s.app.warn("%s", line)
+		}
+		return
+	case err != nil: // no locks here: nobody would be noticed
+		s.log.Warn("whether another serve writes in the log directory is not known", "err", err)
+	default:
+		if err = lock.Truncate(0); err == nil {
+			_, err = fmt.Fprintln(lock, os.Getpid())
+		}
+		if err != nil {
+			s.log.Warn("the lock of the log directory", "err", err) // it holds all the same
+		}
+	}
+	if s.alone = lock; was != nil {
+		s.app.warn("the other serve is gone: this one has the log directory")
+		s.other.Store(nil)
+	}
 }
 
 // startServing opens everything, or nothing.
@@ -328,6 +370,9 @@ func (s *serving) turn(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.hub.Idle()
+		if s.other.Load() != nil {
+			s.beAlone()
+		}
 		if s.hooks != nil {
 			s.hub.Sync()
 		}
@@ -354,6 +399,9 @@ func (s *serving) drain(end func(), work *sync.WaitGroup, ended <-chan error) er
 	err = errors.Join(err, <-ended, s.catchUp(ctx))
 	s.close(ctx)
 	s.closeListeners(ctx)
+	if s.alone != nil {
+		_ = s.alone.Close() // it was only locked
+	}
 	return err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"aep-wrap/queue"
 )
 
 // Told to end, serve tries on until its time is over, unless the collector
@@ -27,11 +30,12 @@ func TestServeDrains(t *testing.T) {
 		mended   time.Duration // and after that time it takes all; 0 is never
 		from, to time.Duration // when it is over
 		says     string        // "" is nothing
+		class    string        // of the failure, in the metrics
 	}{
-		"it refuses for now":  {drain: 2 * time.Second, first: 503, from: 2 * time.Second, to: 4 * time.Second, says: "503"},
-		"it is mended":        {drain: 20 * time.Second, first: 503, mended: 2500 * time.Millisecond, from: 2 * time.Second, to: 6 * time.Second},
-		"it refuses for good": {drain: 20 * time.Second, first: 403, to: 5 * time.Second, says: "403"},
-		"nobody is there":     {drain: 2 * time.Second, from: 2 * time.Second, to: 4 * time.Second, says: "connect"},
+		"it refuses for now":  {drain: 2 * time.Second, first: 503, from: 2 * time.Second, to: 4 * time.Second, says: "503", class: queue.Broken},
+		"it is mended":        {drain: 20 * time.Second, first: 503, mended: 2500 * time.Millisecond, from: 2 * time.Second, to: 6 * time.Second, class: queue.Broken},
+		"it refuses for good": {drain: 20 * time.Second, first: 403, to: 5 * time.Second, says: "403", class: queue.NoLeave},
+		"nobody is there":     {drain: 2 * time.Second, from: 2 * time.Second, to: 4 * time.Second, says: "connect", class: queue.Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +75,7 @@ func TestServeDrains(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			time.Sleep(300 * time.Millisecond)
+			awaitMetric(t, healthAt, fmt.Sprintf(`aep_wrap_sink_last_failure{agent="",class=%q,sink="post"} 1`, tt.class))
 
 			begun := time.Now()
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -117,6 +121,28 @@ func TestServeDrains(t *testing.T) {
 				t.Errorf("it says %s", says)
 			}
 		})
+	}
+}
+
+// awaitMetric waits until /metrics has a line.
+func awaitMetric(t *testing.T, addr, line string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get("http://" + addr + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\n"+line+"\n") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("/metrics has no %s", line)
+		}
 	}
 }
 

@@ -73,6 +73,9 @@ type StoppedError struct {
 	Word   string
 }
 
+// Class is queue.Class of it.
+func (e *StoppedError) Class() string { return queue.Class(nil, e.Status) }
+
 func (e *StoppedError) Error() string {
 	return fmt.Sprintf("collector %s answered %d: %s", e.URL, e.Status, e.Word)
 }
@@ -81,6 +84,7 @@ func (e *StoppedError) Error() string {
 type Stats struct {
 	State    State
 	Word     string // what is the matter, for people; "" when all is well
+	Class    string // of the last failure, as queue.Class
 	Since    time.Time
 	Events   int64 // taken in
 	Batches  int64
@@ -246,20 +250,20 @@ func (e *Emitter) stop(err *StoppedError) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stopped = err
-	e.stats.State, e.stats.Word, e.stats.Since = Stopped, err.Error(), time.Now()
+	e.stats.State, e.stats.Word, e.stats.Class, e.stats.Since = Stopped, err.Error(), err.Class(), time.Now()
 	e.c.Log.Error("the collector refuses for good; events stay in the log", "error", err)
 }
 
 // trouble notes why events wait; the same word is told once.
-func (e *Emitter) trouble(word string, wait time.Duration) {
+func (e *Emitter) trouble(a *answer, wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stats.Retries++
 	if e.stats.State != Retrying {
 		e.stats.State, e.stats.Since = Retrying, time.Now()
-		e.c.Log.Warn("the collector does not take events in; they stay in the log and are sent later", "url", e.url, "error", word, "wait", wait)
+		e.c.Log.Warn("the collector does not take events in; they stay in the log and are sent later", "url", e.url, "error", a.detail, "wait", wait)
 	}
-	e.stats.Word = word
+	e.stats.Word, e.stats.Class = a.detail, queue.Class(a.err, a.status)
 }
 
 func (e *Emitter) success(events, bytes int) {
@@ -362,7 +366,7 @@ func (e *Emitter) deliver(ctx context.Context, items []queue.Item) (answer, int,
 			return a, len(sent), nil
 		}
 		d := max(wait.NextBackOff(), min(a.after, e.c.MaxRetryAfter))
-		e.trouble(a.detail, d)
+		e.trouble(&a, d)
 		t := time.NewTimer(d)
 		select {
 		case <-t.C:
@@ -403,6 +407,7 @@ type answer struct {
 	detail string        // for people
 	after  time.Duration // later: as the collector asks
 	line   int           // refused: the first failing line, from 0; -1 where it is not said
+	err    error         // where there was none, or not all of one
 }
 
 type verdict uint8
@@ -448,7 +453,7 @@ func (e *Emitter) attempt(ctx context.Context, body []byte, zip bool) answer {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.post, bytes.NewReader(body))
 	if err != nil {
-		return answer{what: later, detail: err.Error()}
+		return answer{what: later, detail: err.Error(), err: err}
 	}
 	req.Header.Set("Content-Type", "application/x-ndjson")
 	req.Header.Set("AEP-Version", event.Version)
@@ -461,7 +466,7 @@ func (e *Emitter) attempt(ctx context.Context, body []byte, zip bool) answer {
 	}
 	resp, err := e.c.Client.Do(req)
 	if err != nil {
-		return answer{what: later, detail: plain(err)}
+		return answer{what: later, detail: plain(err), err: err}
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -472,7 +477,7 @@ func (e *Emitter) attempt(ctx context.Context, body []byte, zip bool) answer {
 		a.what, a.detail = later, "it answered "+resp.Status
 		a.after = retryAfter(resp.Header.Get("Retry-After"), time.Now())
 	case a.what == taken && err != nil:
-		a.what, a.detail = later, plain(err)
+		a.what, a.detail, a.err = later, plain(err), err
 	case a.what == taken && page(resp.Header):
 		a.what, a.detail = later, "it answered with a web page; is this an AEP collector?"
 	case a.what == refused:

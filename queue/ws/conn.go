@@ -360,7 +360,7 @@ func (c *conn) bye(cancel func(), code websocket.StatusCode, word string, f *fau
 
 // broke is the fault of a connection that cannot be read or written any more.
 func (c *conn) broke(err error) *fault {
-	f := &fault{word: err.Error()}
+	f := &fault{word: err.Error(), err: err}
 	var ce websocket.CloseError
 	switch {
 	case errors.Is(err, errBinary):

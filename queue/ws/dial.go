@@ -24,6 +24,7 @@ type fault struct {
 	what   verdict
 	word   string        // for people
 	status int           // of an HTTP answer
+	err    error         // where there was none
 	after  time.Duration // as the other side asks
 	final  bool          // noSocket that is a refusal where there is no POST
 	absent bool          // nobody was there at all
@@ -165,7 +166,7 @@ type document struct {
 func (e *Emitter) document(ctx context.Context, u string) (*document, *fault) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
-		return nil, &fault{word: plain(err)}
+		return nil, &fault{word: plain(err), err: err}
 	}
 	e.headers(req.Header)
 	req.Header.Set("Accept", "application/json")
@@ -240,7 +241,7 @@ func answered(resp *http.Response) *fault {
 func unreached(err error) *fault {
 	op := (*net.OpError)(nil)
 	name := (*net.DNSError)(nil)
-	return &fault{word: plain(err), absent: errors.As(err, &op) && op.Op == "dial" || errors.As(err, &name)}
+	return &fault{word: plain(err), err: err, absent: errors.As(err, &op) && op.Op == "dial" || errors.As(err, &name)}
 }
 
 // plain is an error of the client without the URL, which may hold secrets.

@@ -131,6 +131,7 @@ func (e *StoppedError) Error() string {
 type Stats struct {
 	State State
 	Word  string // what is the matter, for people; "" when all is well
+	Class string // of the last failure, as queue.Class
 	Since time.Time
 
 	Events   int64 // acknowledged by a pong
@@ -382,7 +383,7 @@ func (e *Emitter) delay(f *fault, from time.Time) time.Duration {
 	}
 	d = max(d, min(f.after, e.c.MaxRetryAfter))
 	if !f.ours {
-		e.trouble(Retrying, f.word, d)
+		e.trouble(Retrying, f, d)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -424,10 +425,10 @@ func (e *Emitter) postInstead(ctx context.Context, why *fault) *conn {
 	begin := func() bool {
 		p, err := e.c.Fallback(e.feed)
 		if err != nil {
-			e.stop(&fault{word: err.Error(), final: true})
+			e.stop(&fault{word: err.Error(), err: err, final: true})
 			return false
 		}
-		e.trouble(Posting, why.word, e.c.RetrySocket)
+		e.trouble(Posting, why, e.c.RetrySocket)
 		e.mu.Lock()
 		e.poster = p
 		again := e.flushing > 0
@@ -460,7 +461,7 @@ func (e *Emitter) postInstead(ctx context.Context, why *fault) *conn {
 				return nil // the feed is closed, or ctx ends
 			}
 			// POST is refused too, for good.
-			e.stop(&fault{word: err.Error(), final: true})
+			e.stop(&fault{word: err.Error(), err: err, final: true})
 			wait = e.c.RetryRefused
 			continue
 		case <-e.renew:
@@ -575,7 +576,7 @@ func (e *Emitter) stop(f *fault) {
 		e.c.Log.Error("the collector refuses for good; events stay in the log", "error", err, "again", e.c.RetryRefused)
 	}
 	e.stopped = err
-	e.stats.State, e.stats.Word = Stopped, err.Error()
+	e.stats.State, e.stats.Word, e.stats.Class = Stopped, err.Error(), queue.Class(f.err, f.status)
 }
 
 // resume takes back what stop noted. Under mu.
@@ -587,17 +588,17 @@ func (e *Emitter) resume() {
 
 // trouble notes why there is no connection; it is told once, until events get
 // through again.
-func (e *Emitter) trouble(s State, word string, wait time.Duration) {
+func (e *Emitter) trouble(s State, f *fault, wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.resume()
 	if e.stats.State != s {
 		e.stats.State, e.stats.Since = s, e.c.Clock.Now()
 	}
-	e.stats.Word = word
+	e.stats.Word, e.stats.Class = f.word, queue.Class(f.err, f.status)
 	if s == Retrying && e.lost.IsZero() {
 		e.lost = e.c.Clock.Now()
-		e.c.Log.Warn("there is no connection to the collector; events stay in the log and are sent later", "url", e.url, "error", word, "wait", wait)
+		e.c.Log.Warn("there is no connection to the collector; events stay in the log and are sent later", "url", e.url, "error", f.word, "wait", wait)
 	}
 }
 

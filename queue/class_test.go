@@ -1,0 +1,81 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+type knowing string
+
+func (knowing) Error() string   { return "x" }
+func (k knowing) Class() string { return string(k) }
+
+// Failures of each kind, as an HTTP client meets them.
+func TestClass(t *testing.T) {
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	rude, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rude.Close()
+	go func() {
+		for {
+			c, err := rude.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for url, want := range map[string]string{
+		gone.URL:                      Unreachable,
+		"http://no-such-host.invalid": Unreachable,
+		secure.URL:                    NoTrust,
+		"https://" + plain.Listener.Addr().String(): Other,
+		"http://" + silent.Addr().String():          Slow,
+		"http://" + rude.Addr().String():            Other,
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		cancel()
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("%s answers", url)
+			continue
+		}
+		if got := Class(fmt.Errorf("post: %w", err), 0); got != want {
+			t.Errorf("%s: %s, want %s (%v)", url, got, want, err)
+		}
+	}
+	for status, want := range map[int]string{401: NoLeave, 403: NoLeave, 302: Refusing, 404: Refusing, 413: Refusing, 429: Refusing, 500: Broken, 503: Broken} {
+		if got := Class(nil, status); got != want {
+			t.Errorf("%d: %s, want %s", status, got, want)
+		}
+	}
+	if got := Class(fmt.Errorf("x: %w", knowing(NoLeave)), 0); got != NoLeave {
+		t.Error(got)
+	}
+	if got := Class(errors.New("x"), 0); got != Other {
+		t.Error(got)
+	}
+}
