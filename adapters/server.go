@@ -91,6 +91,11 @@ type Served struct {
 	Else  []string
 	Hide  []string // variables that it is started without: its tools would have them
 
+	// Try is a command line that ends at once, and fails where this version of
+	// the runtime does not know the words by which the command joins our server:
+	// it is started as Else says then. Nil is nothing to try.
+	Try []string
+
 	// Settled says that the command answers whatever its server asks, at once:
 	// nobody else can.
 	Settled bool

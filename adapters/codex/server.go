@@ -239,7 +239,9 @@ func dual(out *adapters.Wiring, l adapters.Launch, e adapters.Endpoint, words ad
 	}
 	start = append(start, "--listen", url, "--ws-auth", "capability-token", "--ws-token-sha256", hex.EncodeToString(sum[:]))
 	out.Server = &adapters.Served{URL: url, Password: e.Secret, Start: start, Else: out.Args, Hide: []string{tokenVar}}
-	out.Args = slices.Concat(l.Args[:at], []string{"--remote", url, "--remote-auth-token-env", tokenVar}, l.Args[at:])
+	join := slices.Concat(l.Args[:at], []string{"--remote", url, "--remote-auth-token-env", tokenVar})
+	out.Args = slices.Concat(join, l.Args[at:])
+	out.Server.Try = append(join, "--version")
 	out.SetEnv = maps.Clone(out.SetEnv)
 	if out.SetEnv == nil {
 		out.SetEnv = map[string]string{}

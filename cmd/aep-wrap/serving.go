@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +22,10 @@ import (
 const (
 	// backingPatience is how long a server of ours may take to come up.
 	backingPatience = 90 * time.Second
+	// longWait is how long that is not worth a word.
+	longWait = 5 * time.Second
+	// tryPatience is how long a command may take that only tells its version.
+	tryPatience = 10 * time.Second
 	// lastWords is how long a server is listened to once the agent has ended.
 	lastWords = 2 * time.Second
 )
@@ -76,6 +82,11 @@ func (l *launch) startServer(spec *agent.Spec) error {
 		}
 		l.served.backing = b
 	}
+	if at.Try != nil && !l.knows(spec, at.Try) {
+		l.closeServer()
+		l.without(spec, errors.New("this version of it cannot join a server of ours"))
+		return nil
+	}
 	var err error
 	l.served.server, err = agent.FollowServer(agent.ServerConfig{
 		Serving: l.adapter.Server, At: *at, Road: l.road, Log: l.log, Say: l.say, Beside: l.hooked.Load,
@@ -93,6 +104,8 @@ func (l *launch) startServer(spec *agent.Spec) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	defer signal.Stop(stop)
+	waiting := time.AfterFunc(longWait, func() { l.say("waiting for the server of " + l.adapter.Title + "; ^C gives up") })
+	defer waiting.Stop()
 	select {
 	case <-l.served.server.Up():
 		return nil
@@ -101,24 +114,37 @@ func (l *launch) startServer(spec *agent.Spec) error {
 		n, _ := sig.(unix.Signal)
 		return &exitError{code: 128 + int(n)}
 	case <-l.served.backing.Gone():
-		err = errors.New("it ended")
+		err = errors.New("its server ended before it was there")
 	case <-time.After(backingPatience):
-		err = fmt.Errorf("it was not there after %s", backingPatience)
+		err = fmt.Errorf("its server was not there after %s", backingPatience)
 	}
 	l.closeServer()
-	l.without(spec, fmt.Errorf("the server for it: %w", err))
+	l.without(spec, err)
 	return nil
 }
 
 // without starts the command without the server of ours that did not come up.
 func (l *launch) without(spec *agent.Spec, why error) {
-	what := "and nothing of it is seen"
+	how := "without one, and nothing of it is seen"
 	if spec.Args = l.wiring.Server.Else; spec.Args != nil {
-		what = "as without --dual"
+		how = "as without --dual"
 	} else {
 		spec.Args = l.args
 	}
-	l.trouble("%s: %v; it starts without one, %s", l.adapter.Title, why, what)
+	l.trouble("%s starts %s: %v", l.adapter.Title, how, why)
+}
+
+// knows says whether this version of the runtime knows the words by which its
+// command joins a server of ours. Where that cannot be found out, it does.
+func (l *launch) knows(spec *agent.Spec, try []string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), tryPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, spec.Path, try[1:]...)
+	cmd.Env, cmd.Dir, cmd.WaitDelay, cmd.SysProcAttr = spec.Env, spec.Dir, time.Second, &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err := cmd.Run()
+	var failed *exec.ExitError
+	return ctx.Err() != nil || !errors.As(err, &failed)
 }
 
 // serverStarted makes a server of ours a part of the agent.
