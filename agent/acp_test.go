@@ -21,6 +21,7 @@ import (
 	"aep-wrap/control"
 	"aep-wrap/event"
 	"aep-wrap/redaction"
+	"aep-wrap/session"
 )
 
 // acpWorld is an editor and an agent with a tee between them; the test is both.
@@ -37,6 +38,7 @@ type acpWorld struct {
 	agentOut  *os.File // and writes
 
 	fromAgent, fromEditor *bufio.Reader
+	finish                func()
 }
 
 func newACPWorld(t *testing.T, answer bool) *acpWorld {
@@ -82,11 +84,12 @@ func newACPWorld(t *testing.T, answer bool) *acpWorld {
 	w.editorIn, w.editorOut, w.agentIn, w.agentOut = file(editorIn), file(editorOut), file(agentIn), file(agentOut)
 	w.fromAgent, w.fromEditor = bufio.NewReader(w.editorOut), bufio.NewReader(w.agentIn)
 	w.acp.Run(&spec)
+	w.finish = sync.OnceFunc(w.acp.Finish)
 	t.Cleanup(func() {
 		w.editorIn.Close()
 		w.agentOut.Close()
 		w.agentIn.Close()
-		w.acp.Finish()
+		w.finish()
 		<-w.acp.inOver
 		stdin.Close()
 		stdout.Close()
@@ -519,6 +522,105 @@ func TestACPCancel(t *testing.T) {
 	watching := newACPWorld(t, false)
 	if err := watching.acp.Request(context.Background(), *act.Request); err == nil {
 		t.Error("a tee that only watches says something")
+	}
+}
+
+// A tool that is first spoken of in its own permission request is told before
+// it, once, with what that says of it; an answer from afar is bound to that.
+func TestACPToolOfItsPermission(t *testing.T) {
+	w := newACPWorld(t, true)
+	w.editor(acpNew, acpPrompt)
+	w.agentHears(acpNew)
+	w.agentHears(acpPrompt)
+	ask := `{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t1","title":"ls","kind":"execute","rawInput":{"command":"ls"}},` + acpOptions + `}}`
+	update := func(status string) string {
+		return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"` + status + `"}}}`
+	}
+	w.agent(acpNewIs, ask)
+	w.editorHears(acpNewIs)
+	w.editorHears(ask)
+	request, tool := w.told("attention.requested"), w.told("tool.requested")
+	var data struct {
+		Tool struct {
+			Name   string
+			CallID string `json:"call_id"`
+		}
+		Args string `json:"args_digest"`
+	}
+	if err := json.Unmarshal(tool.Data, &data); err != nil || data.Tool.Name != "ls" || data.Tool.CallID != "t1" || data.Args != event.Digest(map[string]any{"command": "ls"}) {
+		t.Errorf("%v: %s", err, tool.Data)
+	}
+	if tool.Seq >= request.Seq {
+		t.Error("the tool is told after its request")
+	}
+	w.respond(request, "yes")
+	w.agentHears(`{"jsonrpc":"2.0","id":0,"result":{"outcome":{"optionId":"yes","outcome":"selected"}}}`)
+	w.agent(update(`tool_call","toolCallId":"t1","title":"ls","kind":"execute","status":"in_progress","rawInput":{"command":"ls"},"x":"`),
+		update(`tool_call_update","toolCallId":"t1","status":"completed","x":"`), acpDone)
+	w.told("run.finished")
+	want := "session.started run.started tool.requested attention.requested attention.answered attention.resolved tool.completed run.finished"
+	var got []string
+	for _, typ := range strings.Fields(w.types()) {
+		if c := event.Category(typ); c != "control" && c != "x" {
+			got = append(got, typ)
+		}
+	}
+	if s := strings.Join(got, " "); s != want {
+		t.Errorf("got  %s\nwant %s", s, want)
+	}
+}
+
+// An agent that is killed in the middle of a message, with a permission open:
+// the editor reads what was written of it, to its end, and can say nothing more;
+// nobody waits for an answer, and what was open is told to have ended.
+func TestACPKilled(t *testing.T) {
+	for _, answer := range []bool{false, true} {
+		t.Run(fmt.Sprint("answer=", answer), func(t *testing.T) {
+			w := newACPWorld(t, answer)
+			w.asked()
+			const torn = `{"jsonrpc":"2.0","method":"session/upd`
+			if _, err := w.agentOut.WriteString(torn); err != nil {
+				t.Fatal(err)
+			}
+			w.agentOut.Close()
+			w.agentIn.Close()
+			_ = w.editorOut.SetReadDeadline(time.Now().Add(10 * time.Second))
+			rest, err := io.ReadAll(w.fromAgent)
+			if err != nil || string(rest) != torn {
+				t.Errorf("the editor reads %q, %v", rest, err)
+			}
+			gone := false
+			for end := time.Now().Add(10 * time.Second); !gone && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+				_, err := w.editorIn.WriteString(acpNew + "\n")
+				gone = err != nil
+			}
+			if !gone {
+				t.Error("the editor goes on saying things to nobody")
+			}
+			finished := make(chan struct{})
+			go func() {
+				w.finish()
+				close(finished)
+			}()
+			select {
+			case <-finished:
+			case <-time.After(10 * time.Second):
+				t.Fatal("it waits for an agent that is gone")
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			w.road.Exit(ctx, session.Exit{Signal: "SIGKILL", Code: 137})
+			var got []string
+			for _, e := range w.events() {
+				if c := event.Category(e.Type); c == "run" || c == "session" || c == "tool" || c == "attention" {
+					got = append(got, e.Type)
+				}
+			}
+			want := "session.started run.started tool.requested attention.requested attention.resolved run.failed session.ended"
+			if s := strings.Join(got, " "); s != want {
+				t.Errorf("got  %s\nwant %s", s, want)
+			}
+		})
 	}
 }
 
