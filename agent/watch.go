@@ -659,7 +659,8 @@ func (d *watched) restore(replay func(func([]byte) error) error) error {
 		d.told = d.gone
 	}
 	d.state = state
-	d.sess = session.New(session.Config{Agent: d.agent, Host: d.w.cfg.Host, Session: d.session, Traceparent: d.w.cfg.Traceparent, State: state, History: true})
+	d.sess = session.New(session.Config{Agent: d.agent, Host: d.w.cfg.Host, Session: d.session, Traceparent: d.w.cfg.Traceparent, State: state, History: true,
+		Steer: d.adapter != nil && d.adapter.Steer})
 	return nil
 }
 
