@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,7 +205,7 @@ func (v *acpVisit) tells(want ...string) {
 
 // An editor, the tee and a real agent: the editor allows a command; it is
 // refused from afar while the editor's dialog is open; a turn is cancelled from
-// afar.
+// afar; the agent is killed.
 func TestACP(t *testing.T) {
 	for _, a := range acpAgents() {
 		t.Run(a.program.command, func(t *testing.T) {
@@ -287,7 +289,73 @@ func TestACP(t *testing.T) {
 				v.tells("session.started", "run.started", "run.cancelled", "session.ended")
 				checkBy("control")(&stage{world: w}, w.events())
 			})
+
+			// The agent and all that came of it is killed in the middle of a turn:
+			// the editor sees what it would see without a tee.
+			t.Run("killed", func(t *testing.T) {
+				if runtime.GOOS != "linux" {
+					t.Skip("the agent's processes are found by /proc")
+				}
+				w := world(t)
+				v := acpOpen(t, a, w, "", "--", path)
+				v.say(map[string]any{"id": 4, "method": "session/prompt", "params": map[string]any{"sessionId": v.session, "prompt": []any{map[string]any{"type": "text", "text": "go [[script:slowtext]]"}}}})
+				w.told("run.started", 1)
+				w.kill(v.cmd.Process.Pid)
+				v.ends()
+				if code := exitCode(t, v.cmd.Wait()); code != 137 {
+					t.Errorf("exit code %d, want that of SIGKILL, 137", code)
+				}
+				w.nobodyLeft()
+				v.tells("session.started", "run.started", "run.failed", "session.ended")
+			})
 		})
+	}
+}
+
+// ends reads to the end of the agent's output.
+func (v *acpVisit) ends() {
+	v.t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case _, ok := <-v.heard:
+			if !ok {
+				return
+			}
+		case <-timeout:
+			v.t.Fatal("the editor does not see the end of the agent's output")
+		}
+	}
+}
+
+// kill kills all of the world's processes but one: first the one that it has
+// started, so that this one is seen to be killed, and then what came of it.
+func (w *world) kill(but int) {
+	w.t.Helper()
+	var first, rest []int
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil || !strings.Contains(string(b), "HOME="+w.home()+"\x00") {
+			continue
+		}
+		dir := filepath.Dir(f)
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
+		_, after, _ := strings.Cut(string(stat), ") ")
+		switch fields := strings.Fields(after); {
+		case pid == but:
+		case len(fields) > 1 && fields[1] == strconv.Itoa(but):
+			first = append(first, pid)
+		default:
+			rest = append(rest, pid)
+		}
+	}
+	if len(first) == 0 {
+		w.t.Fatal("the agent's process is not seen")
+	}
+	for _, pid := range append(first, rest...) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 

@@ -1,9 +1,6 @@
 package e2e
 
-import (
-	"strconv"
-	"time"
-)
+import "strconv"
 
 func init() {
 	agentCases = append(agentCases, agentCase{
@@ -74,8 +71,5 @@ func openCodeAtTheScreen(s *stage) {
 	s.told("run.finished", 1)
 	s.ask("slowtext")
 	s.see("slow words")
-	s.keys(keyEsc) // "again to interrupt"
-	time.Sleep(time.Second)
-	s.keys(keyEsc)
-	s.told("run.cancelled", 1)
+	escTwice(s, func() { s.see("again to interrupt") })
 }

@@ -91,12 +91,14 @@ func Instruct(m adapters.Moment, text string) []byte {
 	return event.AppendValue(nil, map[string]any{"additionalContext": text})
 }
 
-// Cancel is Esc twice, within half a second and not in one piece. Idle, the
-// same would open a picker, so it is for an open run alone. The session log,
-// which tells of the end, is a moment behind.
+// Cancel is Esc twice, within half a second and not in one piece; where it is
+// short of time it may read both as one key, and then they are sent again. Idle,
+// the same would open a picker, so it is for an open run alone, and not soon: the
+// session log, which tells of the end, is a moment behind.
 func Cancel(t adapters.Target) []adapters.Act {
 	if !t.TTY {
 		return nil
 	}
-	return []adapters.Act{{Keys: "\x1b", Patience: 150 * time.Millisecond}, {Keys: "\x1b", Patience: 3 * time.Second}}
+	const esc, gap, patience = "\x1b", 200 * time.Millisecond, 8 * time.Second
+	return []adapters.Act{{Keys: esc, Patience: gap}, {Keys: esc, Patience: patience}, {Keys: esc, Patience: gap}, {Keys: esc, Patience: patience}}
 }
