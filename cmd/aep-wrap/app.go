@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -133,4 +134,18 @@ func exitCode(err error) int {
 func (a *app) warn(format string, args ...any) {
 	line := strings.TrimSpace(fmt.Sprintf(format, args...))
 	fmt.Fprintf(a.Stderr, "aep-wrap: %s\n", visible(strings.ReplaceAll(line, "\n", " ")))
+}
+
+// tell says what a command did: as JSON where that is wanted, else in lines
+// for people.
+func (a *app) tell(r any, lines ...string) error {
+	if a.cfg.JSON {
+		return json.NewEncoder(a.Stdout).Encode(r)
+	}
+	if !a.cfg.Quiet {
+		for _, line := range lines {
+			fmt.Fprintln(a.Stdout, line)
+		}
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,14 +96,8 @@ func (a *app) flush(ctx context.Context) error {
 	if err != nil {
 		r.Why = err.Error()
 	}
-	if a.cfg.JSON {
-		raw, jerr := json.Marshal(r)
-		if jerr != nil {
-			return jerr
-		}
-		fmt.Fprintf(a.Stdout, "%s\n", raw)
-	} else if !a.cfg.Quiet {
-		fmt.Fprintln(a.Stdout, r)
+	if rerr := a.tell(r, r.String()); rerr != nil {
+		return rerr
 	}
 	if err != nil && a.cfg.JSON {
 		return &exitError{code: 1}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -247,16 +246,8 @@ func (a *app) prune(ctx context.Context, o pruneOptions) error {
 	if err != nil {
 		r.Why = err.Error()
 	}
-	if a.cfg.JSON {
-		raw, jerr := json.Marshal(r)
-		if jerr != nil {
-			return jerr
-		}
-		fmt.Fprintf(a.Stdout, "%s\n", raw)
-	} else if !a.cfg.Quiet {
-		for _, line := range r.lines(o.keep.size) {
-			fmt.Fprintln(a.Stdout, line)
-		}
+	if rerr := a.tell(r, r.lines(o.keep.size)...); rerr != nil {
+		return rerr
 	}
 	switch {
 	case ctx.Err() != nil:

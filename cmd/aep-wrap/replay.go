@@ -105,23 +105,15 @@ func (a *app) replay(ctx context.Context, in io.Reader, speed float64) error {
 	}
 	sent, err := a.sendCapture(ctx, c, speed)
 	r := replayed{Sessions: c.sessions, Events: sent, Skipped: c.skipped}
-	if a.cfg.JSON {
-		raw, jerr := json.Marshal(r)
-		if jerr != nil {
-			return jerr
-		}
-		fmt.Fprintf(a.Stdout, "%s\n", raw)
-	} else if !a.cfg.Quiet {
-		for _, s := range c.order {
-			fmt.Fprintf(a.Stdout, "%s is replayed as %s\n", visible(s), c.sessions[s])
-		}
-		fmt.Fprintf(a.Stdout, "sent %s of %d", count(sent, "event"), len(c.events))
-		if c.skipped > 0 {
-			fmt.Fprintf(a.Stdout, "; passed over %s of other senders", count(c.skipped, "event"))
-		}
-		fmt.Fprintln(a.Stdout)
+	var lines []string
+	for _, s := range c.order {
+		lines = append(lines, fmt.Sprintf("%s is replayed as %s", visible(s), c.sessions[s]))
 	}
-	return err
+	last := fmt.Sprintf("sent %s of %d", count(sent, "event"), len(c.events))
+	if c.skipped > 0 {
+		last += fmt.Sprintf("; passed over %s of other senders", count(c.skipped, "event"))
+	}
+	return cmp.Or(err, a.tell(r, append(lines, last)...))
 }
 
 // capture is what is replayed.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,19 +122,12 @@ func (a *app) serve(ctx context.Context, flags *pflag.FlagSet, paths []string) e
 			s.reload()
 			notify("READY=1")
 		case rerr := <-broken:
-			err = cmpErr(rerr, "the runtime has ended")
+			err = cmp.Or(rerr, errors.New("the runtime has ended"))
 		}
 	}
 	stop() // a second signal ends us at once
 	notify("STOPPING=1")
 	return errors.Join(err, s.drain(end, &work, ended))
-}
-
-func cmpErr(err error, otherwise string) error {
-	if err == nil {
-		return errors.New(otherwise)
-	}
-	return err
 }
 
 // beAlone takes the lock of the one serve that writes in the log directory, and

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -127,7 +126,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) error {
 	defer cancel()
 	r := w.close(ending)
 	if o.once {
-		err = errors.Join(err, a.tellWatched(r))
+		err = errors.Join(err, a.tell(r, r.String()))
 	}
 	return err
 }
@@ -244,21 +243,6 @@ func (w *watching) close(ctx context.Context) watched {
 		w.log.Warn("the positions of session logs", "err", err)
 	}
 	return r
-}
-
-func (a *app) tellWatched(r watched) error {
-	if a.cfg.JSON {
-		raw, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(a.Stdout, "%s\n", raw)
-		return err
-	}
-	if !a.cfg.Quiet {
-		fmt.Fprintln(a.Stdout, r)
-	}
-	return nil
 }
 
 // watchAdapters are those that a log may be of.
