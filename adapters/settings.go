@@ -2,6 +2,8 @@ package adapters
 
 import (
 	"bytes"
+	"path"
+	"strings"
 
 	"aep-wrap/event"
 )
@@ -10,6 +12,20 @@ import (
 // their settings.
 func Settings(raw []byte) (map[string]any, error) {
 	return event.ParseObject(uncommented(bytes.TrimPrefix(raw, []byte("\ufeff"))))
+}
+
+// Trusted says whether a folder, or one above it, is among those that a user
+// trusts: Gemini's list, and that of what was made of it.
+func Trusted(dir string, folders map[string]any) bool {
+	for of, how := range folders {
+		if how == "TRUST_PARENT" {
+			of = path.Dir(of)
+		}
+		if how != "DO_NOT_TRUST" && strings.HasPrefix(dir+"/", strings.TrimSuffix(of, "/")+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // uncommented has spaces where there are comments.

@@ -17,15 +17,7 @@ func rollout() *Table {
 	return New(Vocabulary{
 		Vendor:  name,
 		Channel: adapters.Transcript,
-		Name: func(in *In) string {
-			s := in.Str("type")
-			for _, p := range []Path{"payload.type", "payload.item.type"} {
-				if sub := in.Str(p); sub != "" {
-					s += "/" + sub
-				}
-			}
-			return s
-		},
+		Name:    Named("type", "payload.type", "payload.item.type"),
 		Session: "payload.session_id",
 		Run:     "payload.root_turn_id",
 		Time:    "timestamp",
@@ -110,12 +102,7 @@ func stream() *Table {
 	return New(Vocabulary{
 		Vendor:  name,
 		Channel: adapters.Stream,
-		Name: func(in *In) string {
-			if sub := in.Str("item.type"); sub != "" {
-				return in.Str("type") + "/" + sub
-			}
-			return in.Str("type")
-		},
+		Name:    Named("type", "item.type"),
 		Session: "thread_id",
 		Other:   Nothing("no fact of its own"),
 		Rows: map[string]Row{

@@ -145,7 +145,7 @@ func asks() *Table {
 	return New(Vocabulary{
 		Vendor:  name,
 		Channel: adapters.ServerBeside,
-		Name:    func(in *In) string { return in.Str("method") },
+		Name:    Named("method"),
 		Other:   Nothing("the hooks and the rollout tell it"),
 		Rows: map[string]Row{
 			"item/commandExecution/requestApproval": request(append(tool[:len(tool):len(tool)], RespondVia)...),

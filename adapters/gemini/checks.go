@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"path"
-	"strings"
 
 	"aep-wrap/adapters"
 )
@@ -20,13 +19,8 @@ var checks = []adapters.Check{{
 		for name, raw := range files {
 			o, _ := adapters.Settings(raw)
 			if path.Base(name) == trusted {
-				for dir, how := range o {
-					if how == "TRUST_PARENT" {
-						dir = path.Dir(dir)
-					}
-					if how != "DO_NOT_TRUST" && strings.HasPrefix(l.Dir+"/", strings.TrimSuffix(dir, "/")+"/") {
-						return ""
-					}
+				if adapters.Trusted(l.Dir, o) {
+					return ""
 				}
 				continue
 			}

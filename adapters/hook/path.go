@@ -165,3 +165,17 @@ func enter(d *json.Decoder, member string) bool {
 	}
 	return false
 }
+
+// Named takes a moment's native name from its payload: what stands at each of
+// the paths, from the general to the particular, with a stroke between.
+func Named(paths ...Path) func(*In) string {
+	return func(in *In) string {
+		var words []string
+		for _, p := range paths {
+			if s := in.Str(p); s != "" {
+				words = append(words, s)
+			}
+		}
+		return strings.Join(words, "/")
+	}
+}

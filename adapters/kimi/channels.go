@@ -15,14 +15,9 @@ func wire() *Table {
 	return New(Vocabulary{
 		Vendor:  name,
 		Channel: adapters.Transcript,
-		Name: func(in *In) string {
-			if sub := in.Str("event.type"); sub != "" {
-				return in.Str("type") + "/" + sub
-			}
-			return in.Str("type")
-		},
-		Time:  "time",
-		Other: Nothing(byHooks),
+		Name:    Named("type", "event.type"),
+		Time:    "time",
+		Other:   Nothing(byHooks),
 		Rows: map[string]Row{
 			"context.append_loop_event/tool.call": Emit("tool.requested", Tool("event.name", "event.toolCallId"), Content("args", "event.args")),
 			"context.append_loop_event/tool.result": Switch("event.result.isError", map[string]Row{
@@ -55,7 +50,7 @@ func stream() *Table {
 	return New(Vocabulary{
 		Vendor:  name,
 		Channel: adapters.Stream,
-		Name:    func(in *In) string { return in.Str("role") },
+		Name:    Named("role"),
 		Other:   Nothing("no fact of its own"),
 		Rows: map[string]Row{
 			"assistant": Each("tool_calls", Emit("tool.requested", Tool("function.name", "id"), Content("args", "function.arguments")), Nothing("what the agent says is not told")),

@@ -32,13 +32,5 @@ func trusts(l adapters.Launch, home string, get func(string) map[string]any, set
 	if file == "" {
 		file = path.Join(home, "trustedFolders.json")
 	}
-	for dir, how := range get(file) {
-		if how == "TRUST_PARENT" {
-			dir = path.Dir(dir)
-		}
-		if how != "DO_NOT_TRUST" && strings.HasPrefix(l.Dir+"/", strings.TrimSuffix(dir, "/")+"/") {
-			return true
-		}
-	}
-	return false
+	return adapters.Trusted(l.Dir, get(file))
 }
