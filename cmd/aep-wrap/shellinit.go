@@ -18,13 +18,17 @@ import (
 var shells = map[string]func(self string, commands []string) string{
 	"bash": func(self string, commands []string) string { return posixInit(self, commands, "bash") },
 	"zsh":  func(self string, commands []string) string { return posixInit(self, commands, "zsh") },
+	"ksh":  func(self string, commands []string) string { return posixInit(self, commands, "ksh") },
 	"sh":   func(self string, commands []string) string { return posixInit(self, commands, "sh") },
 	"fish": fishInit,
 }
 
+// kin are shells that another's functions are for, as SHELL names them.
+var kin = map[string]string{"dash": "sh", "ash": "sh", "ksh93": "ksh", "mksh": "ksh", "rbash": "bash"}
+
 func newShellInitCmd(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "shell-init [bash|zsh|fish|sh]",
+		Use:   "shell-init [bash|zsh|fish|ksh|sh]",
 		Short: "Print shell functions by which the installed agents run wrapped",
 		Long: `Each agent that is installed gets a function of its name, which runs it wrapped;
 its exit code, its completions and aliases of its name stay as they are. Without a
@@ -36,19 +40,22 @@ gone, the agents run bare.`,
 		Example: `  eval "$(aep-wrap shell-init bash)"     in ~/.bashrc; zsh in ~/.zshrc
   aep-wrap shell-init fish | source      in ~/.config/fish/config.fish`,
 		Args:        cobra.MaximumNArgs(1),
-		ValidArgs:   []string{"bash", "zsh", "fish", "sh"},
+		ValidArgs:   []string{"bash", "zsh", "fish", "ksh", "sh"},
 		Annotations: map[string]string{noConfig: ""},
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := filepath.Base(a.Getenv("SHELL"))
 			if len(args) > 0 {
 				name = args[0]
 			}
+			if as := kin[name]; as != "" {
+				name = as
+			}
 			write, ok := shells[name]
 			switch {
 			case !ok && len(args) > 0:
-				return usageError("there are no functions for %q: want bash, zsh, fish or sh", name)
+				return usageError("there are no functions for %q: want bash, zsh, fish, ksh or sh", name)
 			case !ok:
-				return usageError("SHELL is %q: say which shell, bash, zsh, fish or sh", a.Getenv("SHELL"))
+				return usageError("SHELL is %q: say which shell, bash, zsh, fish, ksh or sh", a.Getenv("SHELL"))
 			}
 			self, err := os.Executable()
 			if err != nil {
