@@ -141,6 +141,41 @@ func containerRules(c object, bad func(string, ...any)) {
 	}
 }
 
+// keepRules hold session logs to less than their volume: a pod that fills an
+// emptyDir is evicted.
+func keepRules(spec, c object, bad func(string, ...any)) {
+	for _, m := range list(c, "volumeMounts") {
+		if str(m, "mountPath") != "/var/lib/aep" {
+			continue
+		}
+		for _, v := range list(spec, "volumes") {
+			limit := mebibytes(str(v, "emptyDir", "sizeLimit"))
+			if str(v, "name") != str(m, "name") || limit == 0 {
+				continue
+			}
+			keep := 2048. // what serve keeps when it is told nothing
+			for _, e := range list(c, "env") {
+				if str(e, "name") == "AEP_KEEP_SIZE" {
+					keep = mebibytes(strings.TrimSuffix(str(e, "value"), "B"))
+				}
+			}
+			if keep == 0 || keep > limit*0.8 {
+				bad("sidecar %s: it keeps %v MiB of logs in a volume of %v MiB", str(c, "name"), keep, limit)
+			}
+		}
+	}
+}
+
+// mebibytes is a quantity with one of the units that are used here.
+func mebibytes(q string) float64 {
+	for unit, factor := range map[string]float64{"Mi": 1, "Gi": 1024, "Ti": 1 << 20} {
+		if n, err := strconv.ParseFloat(strings.TrimSuffix(q, unit), 64); err == nil && strings.HasSuffix(q, unit) {
+			return n * factor
+		}
+	}
+	return 0
+}
+
 // sidecarRules hold for a native sidecar: it is there before the agent, and ends
 // after it within the pod's time.
 func sidecarRules(spec, c object, kind string, bad func(string, ...any)) {
@@ -150,6 +185,7 @@ func sidecarRules(spec, c object, kind string, bad func(string, ...any)) {
 	if at(c, "startupProbe", "httpGet") == nil {
 		bad("sidecar %s: without a startup probe the agent starts before its hooks are taken", str(c, "name"))
 	}
+	keepRules(spec, c, bad)
 	args, _ := c["args"].([]any)
 	grace, _ := at(spec, "terminationGracePeriodSeconds").(float64)
 	for _, a := range args {

@@ -91,6 +91,16 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end -}}
 
+{{/* How much session logs may take: three quarters of an emptyDir, for a pod that
+fills it is evicted. Of a claim's size we know nothing. */}}
+{{- define "aep-wrap.keep" -}}
+{{- $unit := regexFind "[A-Za-z]+$" .Values.spool.size -}}
+{{- $mebibytes := get (dict "Mi" 1.0 "Gi" 1024.0 "Ti" 1048576.0 "M" 0.9536 "G" 953.67 "T" 953674.3) $unit -}}
+{{- if and $mebibytes (not .Values.spool.existingClaim) -}}
+{{- printf "%dMiB" (mulf $mebibytes (trimSuffix $unit .Values.spool.size) 0.75 | int64) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Puts the hook script, and the binaries, onto a volume of the agent's. */}}
 {{- define "aep-wrap.tools" -}}
 name: aep-tools
@@ -130,6 +140,9 @@ args:
 env:
   - {name: HOME, value: /var/lib/aep}
   {{- include "aep-wrap.env" . | nindent 2 }}
+  {{- with include "aep-wrap.keep" . }}
+  - {name: AEP_KEEP_SIZE, value: {{ . }}}
+  {{- end }}
   {{- with .Values.sidecar.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
