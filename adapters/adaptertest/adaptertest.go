@@ -55,6 +55,19 @@ type Spec struct {
 	Wires []Wire
 }
 
+// NamedBy is a Spec.Declared: a vendor's event is called by the native name,
+// which stands at these paths of the payload.
+func NamedBy(paths ...string) func(adapters.Moment, string) []adapters.TermField {
+	return func(_ adapters.Moment, typ string) (out []adapters.TermField) {
+		if strings.HasPrefix(typ, "x.") {
+			for _, p := range paths {
+				out = append(out, adapters.TermField{Member: "(type)", From: p})
+			}
+		}
+		return out
+	}
+}
+
 // report takes a finding, as t.Errorf does.
 type report func(format string, args ...any)
 

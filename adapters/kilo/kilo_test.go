@@ -19,12 +19,7 @@ func TestAdapter(t *testing.T) {
 		Adapter:  Adapter(),
 		Corpus:   []string{"kilocode.json"},
 		Captures: streams,
-		Declared: func(_ adapters.Moment, typ string) []adapters.TermField {
-			if !strings.HasPrefix(typ, "x.") {
-				return nil
-			}
-			return []adapters.TermField{{Member: "(type)", From: "type"}, {Member: "(type)", From: "kind"}, {Member: "(type)", From: "event.type"}}
-		},
+		Declared: adaptertest.NamedBy("type", "kind", "event.type"),
 		Wires: []adaptertest.Wire{
 			{Name: "plain", Launch: adaptertest.Launch(nil, nil, "kilo"), Endpoint: adaptertest.Endpoint(Adapter())},
 			{Name: "npx", Launch: beside(adaptertest.Launch(nil, []string{"KILO_SERVER_PASSWORD=theirs"}, "npx", "@kilocode/cli", "run", "go")), Endpoint: adaptertest.Endpoint(Adapter())},

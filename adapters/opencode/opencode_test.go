@@ -22,15 +22,7 @@ import (
 )
 
 func TestAdapter(t *testing.T) {
-	adaptertest.Run(t, adaptertest.Spec{Adapter: opencode.Adapter(), Corpus: []string{"opencode.json"}, Pins: []string{"pins.json"}, Captures: streams, Wires: wires(), Declared: named})
-}
-
-// named: a vendor's event is called by the native name.
-func named(m adapters.Moment, typ string) []adapters.TermField {
-	if !strings.HasPrefix(typ, "x.") {
-		return nil
-	}
-	return []adapters.TermField{{Member: "(type)", From: "type"}, {Member: "(type)", From: "kind"}, {Member: "(type)", From: "event.type"}}
+	adaptertest.Run(t, adaptertest.Spec{Adapter: opencode.Adapter(), Corpus: []string{"opencode.json"}, Pins: []string{"pins.json"}, Captures: streams, Wires: wires(), Declared: adaptertest.NamedBy("type", "kind", "event.type")})
 }
 
 func FuzzMap(f *testing.F) { adaptertest.Fuzz(f, opencode.Adapter(), streams(f)) }
