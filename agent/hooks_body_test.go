@@ -1,13 +1,18 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"aep-wrap/adapters"
+	"aep-wrap/agent/hookclient"
 )
 
 // What is passed over of a text is its long strings, whose lengths stand there;
@@ -86,6 +91,68 @@ func TestCutIsNotHeld(t *testing.T) {
 		m := adapters.Moment{Payload: map[string]any{"tool": tt.tool}, Cut: tt.cut}
 		if a.weigh(&m); m.Held != tt.held || m.Gated != tt.gated {
 			t.Errorf("%+v: held %v, gated %v", tt, m.Held, m.Gated)
+		}
+	}
+}
+
+// Of large payloads no more are kept for runtimes that wait than there is room
+// for: the others wait for nothing.
+func TestHeldLarge(t *testing.T) {
+	release := make(chan struct{})
+	h, e, _ := startHooks(t, func(adapters.Moment) *Held {
+		return &Held{wait: func(ctx context.Context) []byte {
+			select {
+			case <-release:
+				return []byte(`{"held":true}`)
+			case <-ctx.Done():
+				return nil
+			}
+		}}
+	})
+	const each, fit = 900 << 10, maxHeldLarge / (900 << 10)
+	body := `{"a":"` + strings.Repeat("x", each) + `"}`
+	answers := make(chan string, 2*fit)
+	for range 2 * fit {
+		go func() {
+			resp, err := http.Post(e.HookURL+"/claude-code/E", "application/json", strings.NewReader(body))
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer resp.Body.Close()
+			b, _ := io.ReadAll(resp.Body)
+			answers <- string(b)
+		}()
+	}
+	for range fit {
+		select {
+		case a := <-answers:
+			if a != "" {
+				t.Errorf("one for which there is no room hears %q", a)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("those for which there is no room wait")
+		}
+	}
+	// Small ones have room always.
+	small := make(chan string, 1)
+	go func() {
+		b, _ := hookclient.Ask(e.Socket, []string{"claude-code", "E"}, strings.NewReader(`{}`))
+		small <- string(b)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	close(release)
+	for range fit {
+		if a := <-answers; a != `{"held":true}` {
+			t.Errorf("one that waits hears %q", a)
+		}
+	}
+	if a := <-small; a != `{"held":true}` {
+		t.Errorf("a small one hears %q", a)
+	}
+	for end := time.Now().Add(2 * time.Second); h.heldOver.Load() != 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes count as held", h.heldOver.Load())
 		}
 	}
 }
