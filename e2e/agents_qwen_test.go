@@ -24,10 +24,10 @@ func init() {
 				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
 			{name: "a refusal", script: "bash1", want: []string{
 				"session.started", "run.started", "tool.requested", "tool.denied", "run.finished", "session.ended"}},
-			{name: "answered and commanded from afar", remote: true, wrap: []string{"--hold", "60s"}, play: qwenFromAfar, want: []string{
+			{name: "answered and commanded from afar", remote: true, wrap: []string{"--hold", "60s"}, play: qwenFromAfar, check: checkBy("control"), want: []string{
 				"session.started",
-				"run.started", "attention.requested", "attention.answered", "attention.resolved", "tool.requested", "tool.completed", "run.finished",
-				"run.started", "attention.requested", "attention.answered", "attention.resolved", "tool.requested", "tool.failed", "run.finished",
+				"run.started", "attention.requested", "attention.answered", "tool.requested", "attention.resolved", "tool.completed", "run.finished",
+				"run.started", "attention.requested", "attention.answered", "tool.requested", "attention.resolved", "tool.failed", "run.finished",
 				"run.started", "run.cancelled", "session.ended"},
 				shows: map[string]string{"answerable": "allow, and deny with a reason; its dialog is locked for the 8 s of the hold", "cancel": "Esc", "pause": "by signals, and resumed"}},
 			{name: "answered at the screen", play: qwenAtTheScreen, want: []string{
@@ -35,7 +35,7 @@ func init() {
 				"run.started", "attention.requested", "tool.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
 				"run.started", "attention.requested", "tool.requested", "attention.answered", "attention.resolved", "tool.failed", "run.cancelled",
 				"run.started", "run.cancelled", "session.ended"}},
-			{name: "dual: answered and commanded from afar", remote: true, wrap: []string{"--dual"}, play: qwenDual, want: []string{
+			{name: "dual: answered and commanded from afar", remote: true, wrap: []string{"--dual"}, play: qwenDual, check: checkBy(nil, "control"), want: []string{
 				"session.started",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.cancelled",
