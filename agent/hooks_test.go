@@ -75,12 +75,14 @@ func startHooks(t *testing.T, held func(adapters.Moment) *Held) (*HookServer, ad
 
 func deep(n int) string { return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
 
-// Payloads as hostile as they come: each way in answers with no decision, and
-// each is a moment or a refusal.
-var payloads = []struct {
+type hostile struct {
 	name, payload string
 	refused       string // the reason, or "" for a moment
-}{
+}
+
+// Payloads as hostile as they come: each way in answers with no decision, and
+// each is a moment or a refusal.
+var payloads = []hostile{
 	{"an object", `{"session_id":"s","tool_name":"Bash"}`, ""},
 	{"an object and a newline", "{\"session_id\":\"s\"}\n", ""},
 	{"nothing", "", ""},
@@ -98,20 +100,20 @@ var payloads = []struct {
 	{"a quote in a quote", `{"a":"\"}{","b":[{"c":"]"}]}`, ""},
 }
 
-// large are payloads beyond each of the bounds.
-var large = []struct {
-	name, payload string
-	refused       string
-}{
-	{"large and whole", `{"a":"` + strings.Repeat("x", smallPayload) + `"}`, ""},
-	{"a long string", `{"a":"` + strings.Repeat("x", 2*wholePayload) + `"}`, ""},
-	{"many values", `{"a":[` + strings.Repeat(`1,`, maxValues) + `1]}`, "too_large"},
-	{"as many values as may be", `{"a":[` + strings.Repeat(`1,`, maxValues-3) + `1]}`, ""},
-	{"many small members", `{"a":[` + strings.Repeat(`"xxxxxxxx",`, maxKept/8) + `1]}`, "too_large"},
-	{"large garbage", strings.Repeat("x", 2*wholePayload), "not_json"},
-	{"larger garbage", strings.Repeat("x", 2*maxKept), "too_large"},
-	{"a long string without end", `{"a":"` + strings.Repeat("x", 2*wholePayload), "not_json"},
-	{"too large", `{"a":"` + strings.Repeat("x", maxPayload) + `"}`, "too_large"},
+// largePayloads are beyond each of the bounds. They are made when they are
+// wanted: the test binary is also the processes whose memory is looked at.
+func largePayloads() []hostile {
+	return []hostile{
+		{"large and whole", `{"a":"` + strings.Repeat("x", smallPayload) + `"}`, ""},
+		{"a long string", `{"a":"` + strings.Repeat("x", 2*wholePayload) + `"}`, ""},
+		{"many values", `{"a":[` + strings.Repeat(`1,`, maxValues) + `1]}`, "too_large"},
+		{"as many values as may be", `{"a":[` + strings.Repeat(`1,`, maxValues-3) + `1]}`, ""},
+		{"many small members", `{"a":[` + strings.Repeat(`"xxxxxxxx",`, maxKept/8) + `1]}`, "too_large"},
+		{"large garbage", strings.Repeat("x", 2*wholePayload), "not_json"},
+		{"larger garbage", strings.Repeat("x", 2*maxKept), "too_large"},
+		{"a long string without end", `{"a":"` + strings.Repeat("x", 2*wholePayload), "not_json"},
+		{"too large", `{"a":"` + strings.Repeat("x", maxPayload) + `"}`, "too_large"},
+	}
 }
 
 func TestHookPayloads(t *testing.T) {
@@ -135,7 +137,7 @@ func TestHookPayloads(t *testing.T) {
 		},
 	}
 	for way, ask := range ways {
-		for _, tt := range append(payloads, large...) {
+		for _, tt := range append(payloads, largePayloads()...) {
 			t.Run(way+"/"+tt.name, func(t *testing.T) {
 				answer, err := ask(tt.payload)
 				if err != nil || answer != "" {
@@ -465,7 +467,7 @@ func TestOTLP(t *testing.T) {
 
 func TestTurnsComeBack(t *testing.T) {
 	h, e, _ := startHooks(t, nil)
-	for _, tt := range append(payloads, large...) {
+	for _, tt := range append(payloads, largePayloads()...) {
 		hookclient.Ask(e.Socket, []string{"claude-code", "E"}, strings.NewReader(tt.payload))
 		resp, err := http.Post(e.HookURL+"/claude-code/E", "application/json", strings.NewReader(tt.payload))
 		if err == nil {
