@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -283,10 +284,11 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) (w adapters.Wi
 		}
 		return b, err
 	}
-	w, err := ad.Launch.Wire(seen, adapters.Endpoint{
+	end := adapters.Endpoint{
 		HookURL: "http://127.0.0.1:1/hook/doctor", OTLPURL: "http://127.0.0.1:1/otlp/doctor", Helper: helper(ad.Name), Dir: "/tmp/aep-doctor", Socket: "/tmp/aep-doctor/hook.sock",
 		Port: 1, Secret: "doctor",
-	})
+	}
+	w, err := ad.Launch.Wire(seen, end)
 	switch {
 	case err != nil:
 		d.bad("hooks", "mend the file that it names, or run the agent bare", "its launch cannot be changed: %v", err)
@@ -298,11 +300,12 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) (w adapters.Wi
 	default:
 		d.ok("hooks", "nothing keeps them from being installed")
 	}
+	hooked := mentions(w, end.HookURL, end.Socket)
 	var speak, silent []string
 	for _, c := range channelsOf(ad) {
 		switch {
 		case c == adapters.Process, c == adapters.Drafts, c == adapters.Log: // of other launches
-		case c == adapters.Stream && w.Stdout == "", c == adapters.Hook && len(w.Notes) > 0,
+		case c == adapters.Stream && w.Stdout == "", (c == adapters.Hook || c == adapters.ServerBeside) && !hooked,
 			c == adapters.Transcript && ad.Logs == nil && len(w.Logs) == 0,
 			(c == adapters.Server || c == adapters.ServerBeside) && w.Server == nil:
 			silent = append(silent, string(c))
@@ -325,6 +328,17 @@ func (d *doctor) hooks(ad adapters.Adapter, path, command string) (w adapters.Wi
 		}
 	}
 	return w, len(w.Notes) == 0
+}
+
+// mentions says whether a launch is told of one of these words.
+func mentions(w adapters.Wiring, words ...string) bool {
+	all := slices.Concat(w.Args, slices.Collect(maps.Values(w.SetEnv)))
+	for _, b := range w.Files {
+		all = append(all, string(b))
+	}
+	return slices.ContainsFunc(all, func(s string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
+	})
 }
 
 // check looks for what an adapter knows of that its wiring does not meet. What
