@@ -234,6 +234,8 @@ func TestWire(t *testing.T) {
 		{Name: "a folder that is trusted", Line: "codex", Files: map[string]string{"/home/user/proj/.codex/config.toml": no, config: trusts}, Want: "/home/user/proj/.codex/config.toml disables"},
 		{Name: "one that is not", Line: "codex", Files: map[string]string{"/home/user/proj/.codex/config.toml": no}, Want: "wired"},
 		{Name: "its repository", Line: "codex -C a/b", Files: map[string]string{"/home/user/proj/.codex/config.toml": no, "/home/user/proj/.git/HEAD": "ref", config: trusts}, Want: "/home/user/proj/.codex/config.toml disables"},
+		{Name: "in its repository", Line: "codex -C a/b", Files: map[string]string{"/home/user/proj/a/b/.codex/config.toml": no, "/home/user/proj/.git/HEAD": "ref", config: trusts}, Want: "/home/user/proj/a/b/.codex/config.toml disables"},
+		{Name: "below one that is trusted", Line: "codex -C a/b", Files: map[string]string{"/home/user/proj/a/b/.codex/config.toml": no, config: trusts}, Want: "wired"},
 		{Name: "no repository", Line: "codex -C a/b", Files: map[string]string{"/home/user/proj/.codex/config.toml": no, config: trusts}, Want: "wired"},
 		{Name: "a profile", Line: "codex -p quiet", Files: map[string]string{"/home/user/.codex/quiet.config.toml": no}, Want: "quiet.config.toml disables"},
 		{Name: "a profile that wants them", Line: "codex -p loud", Files: map[string]string{"/home/user/.codex/loud.config.toml": yes, config: no}, Want: "wired"},

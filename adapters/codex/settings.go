@@ -38,8 +38,9 @@ func off(l adapters.Launch, w adapters.Line) (why string) {
 
 	at(path.Join(system, "config.toml"))
 	layer("your config.toml", users)
-	for _, dir := range folders(l, w, read) {
-		if trusted(users, dir) {
+	list := folders(l, w, read)
+	for _, dir := range list {
+		if trusted(users, dir) || trusted(users, list[0]) {
 			at(path.Join(dir, ".codex", "config.toml"))
 		}
 	}
@@ -107,21 +108,10 @@ func folders(l adapters.Launch, w adapters.Line, read func(string) string) (out 
 	return out
 }
 
-// trusted: Codex reads the settings of folders that the user trusts, or of
-// which one above is trusted.
+// trusted: a folder counts that the user trusts by its own name; that one above
+// it is trusted says nothing, unless it is the repository.
 func trusted(users, dir string) bool {
-	for ; ; dir = path.Dir(dir) {
-		switch setting(users, `projects."`+dir+`"`, "trust_level") {
-		case `"trusted"`:
-			return true
-		case "":
-		default:
-			return false
-		}
-		if dir == "/" {
-			return false
-		}
-	}
+	return setting(users, `projects."`+dir+`"`, "trust_level") == `"trusted"`
 }
 
 // names are those of the feature: the second is its old one.
