@@ -11,5 +11,6 @@
 // Everything it remembers is bounded (see the limits in state.go), so that a
 // session of any length costs the same: when a limit is passed, the oldest
 // memory goes, and what depended on it loses a cause or a name, never its
-// event.
+// event. The ids that were told are the largest part: sessions may share one
+// Memory of them.
 package session
