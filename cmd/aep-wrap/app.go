@@ -70,13 +70,14 @@ type endpoint struct {
 	Token  string // "" where the socket's mode is the trust
 	Socket string // unix socket to dial instead of Base's host, or ""
 	files  tlsFiles
+	plain  bool // the token may go without TLS
 }
 
 // endpoint is the collector that the configuration names: --collector, else
 // the per-user one by its socket.
 func (a *app) endpoint() endpoint {
 	if a.cfg.Collector != "" {
-		return endpoint{Base: a.cfg.Collector, Token: a.cfg.Token, files: a.cfg.TLS}
+		return endpoint{Base: a.cfg.Collector, Token: a.cfg.Token, files: a.cfg.TLS, plain: a.cfg.PlainHTTP}
 	}
 	return endpoint{Base: "http://aep-collector", Socket: a.paths.collectorSocket(a.Getenv)}
 }
@@ -85,7 +86,7 @@ func (a *app) endpoint() endpoint {
 // streams stay open. No proxy comes between us and a unix socket.
 func (e endpoint) client() *http.Client {
 	if e.Socket == "" {
-		return &http.Client{Transport: newCollectorTransport(e.files)}
+		return &http.Client{Transport: newCollectorTransport(e.files, e.plain)}
 	}
 	dial := net.Dialer{Timeout: 10 * time.Second}
 	return &http.Client{Transport: &http.Transport{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os/signal"
 	"slices"
 	"strings"
@@ -110,6 +111,9 @@ func (a *app) findSession(ctx context.Context, name string) (string, error) {
 func (a *app) follow() (client.Config, error) {
 	e := a.endpoint()
 	cfg := client.Config{Base: e.Base, Token: e.Token, HTTP: e.client()}
+	if u, err := url.Parse(e.Base); err == nil && e.Socket == "" && e.Token != "" && !e.plain && crosses(u) {
+		return cfg, usageError("--collector: %w", errPlain)
+	}
 	if e.Socket != "" {
 		if a.cfg.Listen == off {
 			return cfg, usageError("--listen is off: there is no collector to follow; name one with --collector")

@@ -92,6 +92,7 @@ func (f tlsFiles) stamp() (s [3]string) {
 // read again when their files change, as they do in a pod.
 type collectorTransport struct {
 	files tlsFiles
+	plain bool // a token may go without TLS
 
 	mu    sync.Mutex
 	now   *http.Transport // nil until the files could be read
@@ -102,10 +103,15 @@ type collectorTransport struct {
 	asked atomic.Bool // the collector has asked for a certificate
 }
 
+// errPlain is what stands in the way of a token.
+var errPlain = errors.New("a token is not sent to another host without TLS: use https, or --plain-http where the network is trusted")
+
 // lookAgain is how often the files are looked at, at most.
 const lookAgain = time.Second
 
-func newCollectorTransport(f tlsFiles) *collectorTransport { return &collectorTransport{files: f} }
+func newCollectorTransport(f tlsFiles, plain bool) *collectorTransport {
+	return &collectorTransport{files: f, plain: plain}
+}
 
 // transport is the one for a request of now. Files that are in the middle of a
 // change leave the last one in use; it ends no connection that is open.
@@ -145,10 +151,18 @@ func (t *collectorTransport) transport() (*http.Transport, error) {
 	return t.now, nil
 }
 
+// crosses says whether all that is sent there crosses a network as it is.
+func crosses(u *url.URL) bool {
+	return u.Scheme == "http" && !loopback(net.JoinHostPort(u.Hostname(), "0"))
+}
+
 // RoundTrip carries a request, and says of what goes wrong with certificates
 // what to do.
 func (t *collectorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	with, fault := t.transport()
+	if !t.plain && req.Header.Get("Authorization") != "" && crosses(req.URL) {
+		with, fault = nil, errPlain
+	}
 	if with == nil {
 		if req.Body != nil {
 			req.Body.Close()

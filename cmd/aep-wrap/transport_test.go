@@ -273,8 +273,14 @@ func TestPlainHTTP(t *testing.T) {
 	w := newWorld(t)
 	env := []string{"AEP_COLLECTOR=http://collector.test:8787", "AEP_TOKEN=open-sesame", "HTTP_PROXY=" + proxy.URL, "NO_PROXY="}
 	launch := []string{"--", "sh", "-c", "echo done"}
+	asks := [][]string{{"ps"}, {"pending"}, {"roster"}, {"tail"}, {"respond", "s", "r", "--option", "allow"}}
 	if r := w.run(env, launch...); r.code != 2 || !strings.Contains(r.stderr, "plain-http") {
 		t.Errorf("without a word: %+v", r)
+	}
+	for _, words := range asks {
+		if r := w.run(env, words...); r.code == 0 || !strings.Contains(r.stderr, "plain-http") {
+			t.Errorf("%q without a word: %+v", words, r)
+		}
 	}
 	mu.Lock()
 	if len(seen) > 0 {
@@ -290,9 +296,14 @@ func TestPlainHTTP(t *testing.T) {
 			t.Errorf("replay: %+v", r)
 		}
 	}
+	for _, words := range asks[:3] {
+		if r := w.run(env, words...); r.code != 0 {
+			t.Errorf("%q, trusted: %+v", words, r)
+		}
+	}
 	mu.Lock()
 	defer mu.Unlock()
-	for _, path := range []string{"/socket", "/events"} {
+	for _, path := range []string{"/socket", "/events", "/stream"} {
 		if got := seen["collector.test:8787"+path]; got != "Bearer open-sesame" {
 			t.Errorf("%s was asked with %q; all: %v", path, got, seen)
 		}
@@ -317,7 +328,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		return path
 	}
 	cert, key := first.pair("wrapper")
-	tr := newCollectorTransport(tlsFiles{ca: put("ca", first.pem), cert: put("cert", cert), key: put("key", key)})
+	tr := newCollectorTransport(tlsFiles{ca: put("ca", first.pem), cert: put("cert", cert), key: put("key", key)}, false)
 	ask := func() error {
 		tr.mu.Lock()
 		tr.next = time.Time{} // it is time to look
