@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -52,7 +53,12 @@ func init() {
 				s.told("run.finished", 2)
 				s.ask("slowtext")
 				s.see("slow words")
-				escTwice(s, func() { time.Sleep(200 * time.Millisecond) }) // two keys, and no key with Alt
+				escTwice(s, func() { // two keys, and no key with Alt: of three, two in any case
+					time.Sleep(200 * time.Millisecond)
+					s.keys(keyEsc)
+					time.Sleep(350 * time.Millisecond)
+				})
+				s.eventually("it to rest", func() bool { return !strings.Contains(s.text(), "esc interrupt") })
 			}, check: checkBy("user"), want: []string{
 				"session.started",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
