@@ -71,8 +71,11 @@ func appendText(dst, payload []byte) []byte {
 // whole of it has been read already. Longer ones than what is buffered, and
 // all that is not one whole masked text frame, are the library's.
 func (w *wire) ahead() (head, size int, ok bool) {
+	if w.left { // the library has the buffer to itself
+		return 0, 0, false
+	}
 	n := w.in.Buffered()
-	if w.left || n < 6 {
+	if n < 6 {
 		return 0, 0, false
 	}
 	h, err := w.in.Peek(4)
