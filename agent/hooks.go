@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bufio"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -214,11 +213,14 @@ func (h *HookServer) hook(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	_, err := w.Write(answer)
+	err := r.Context().Err() // later it may only say that who has the answer went
+	if err == nil {
+		_, err = w.Write(answer)
+	}
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}
-	held.Told(cmp.Or(err, r.Context().Err()))
+	held.Told(err)
 }
 
 // took tells of a hook that is answered.

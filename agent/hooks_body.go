@@ -28,9 +28,12 @@ const (
 	crowded      = 512 << 10
 	crowdString  = 1 << 10
 
-	// Beyond smallPayload so many are read at once, and one is worked on.
+	// Of payloads beyond smallPayload or smallValues so many are read at once, and
+	// one is worked on; of others so many are.
 	smallPayload = 64 << 10
+	smallValues  = 2 << 10
 	maxLarge     = 4
+	maxWorking   = 16
 	largeWait    = 2 * time.Second // for their turn, in which agents wait too
 	maxHeldLarge = 4 << 20         // bytes of those whose runtime waits for an answer
 
@@ -43,16 +46,20 @@ const (
 type payload struct {
 	raw    []byte
 	size   int    // as it came
+	values int    // in it
 	cut    int    // strings that were passed over
 	reason string // why there is nothing
 	turn   bool   // it has one of the turns to be read
 }
 
 // intake reads payloads, large ones in turns.
-type intake struct{ reading, working chan struct{} }
+type intake struct {
+	reading, working chan struct{} // large ones
+	small            chan struct{} // others that are worked on
+}
 
 func newIntake() *intake {
-	return &intake{reading: make(chan struct{}, maxLarge), working: make(chan struct{}, 1)}
+	return &intake{reading: make(chan struct{}, maxLarge), working: make(chan struct{}, 1), small: make(chan struct{}, maxWorking)}
 }
 
 // wait waits for a turn, for a while.
@@ -81,12 +88,10 @@ func (x *intake) read(in io.Reader, first bool) *payload {
 	chunk := *buf
 	for {
 		n, err := in.Read(chunk)
-		if p.size += n; p.reason == "" {
-			thin = x.keep(p, thin, chunk[:n])
-		}
+		p.size += n
 		whole := end.found(chunk[:n]) && first
-		if end.values > maxValues && p.reason == "" {
-			x.refuse(p, "too_large")
+		if p.values = end.values; p.reason == "" {
+			thin = x.keep(p, thin, chunk[:n])
 		}
 		switch {
 		case err == nil && !whole:
@@ -106,11 +111,11 @@ func (x *intake) read(in io.Reader, first bool) *payload {
 
 // keep keeps what came of a payload, or refuses it.
 func (x *intake) keep(p *payload, thin *thinner, b []byte) *thinner {
-	if p.size > maxPayload {
+	if p.size > maxPayload || p.values > maxValues {
 		x.refuse(p, "too_large")
 		return nil
 	}
-	if p.size > smallPayload && !p.turn {
+	if (p.size > smallPayload || p.values > smallValues) && !p.turn {
 		if p.turn = wait(x.reading); !p.turn {
 			x.refuse(p, "busy")
 			return nil
@@ -144,15 +149,18 @@ func (x *intake) back(p *payload) {
 }
 
 // work has f parse a payload and make something of it, and gives it back. Large
-// ones come one after the other.
+// ones come one after the other, of others a few at once: parsed, one takes many
+// times its size, for as long as all before it take.
 func (x *intake) work(p *payload, f func(p *payload, tree map[string]any)) {
 	defer x.back(p)
-	if p.turn {
-		if !wait(x.working) {
-			p.reason = "busy"
-		} else {
-			defer func() { <-x.working }()
-		}
+	switch {
+	case !p.turn:
+		x.small <- struct{}{}
+		defer func() { <-x.small }()
+	case wait(x.working):
+		defer func() { <-x.working }()
+	default:
+		p.reason = "busy"
 	}
 	var tree map[string]any
 	if p.reason == "" && len(bytes.TrimSpace(p.raw)) > 0 {

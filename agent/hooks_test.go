@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -302,7 +303,9 @@ func TestHookHold(t *testing.T) {
 			}}
 		}
 		return &Held{told: func(err error) { heard <- err }, wait: func(context.Context) []byte {
-			time.Sleep(400 * time.Millisecond)
+			if m.Payload["now"] != true {
+				time.Sleep(400 * time.Millisecond)
+			}
 			return []byte(`{"decision":"allow"}`)
 		}}
 	})
@@ -322,6 +325,28 @@ func TestHookHold(t *testing.T) {
 	for range 2 {
 		if err := <-heard; err != nil {
 			t.Errorf("an answer that was heard: %v", err)
+		}
+	}
+
+	// One who hangs up as soon as it has its answer did hear it.
+	for range 100 {
+		c, err := net.Dial("tcp", strings.Split(e.HookURL, "/")[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := strings.SplitN(e.HookURL, "/", 4)
+		fmt.Fprintf(c, "POST /%s/claude-code/PermissionRequest HTTP/1.1\r\nHost: %s\r\nContent-Length: 12\r\n\r\n{\"now\":true}", at[3], at[2])
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(resp.Body)
+		c.Close()
+		if err != nil || len(answer) == 0 {
+			t.Fatal("no answer")
+		}
+		if err := <-heard; err != nil {
+			t.Fatalf("an answer that was heard by who then hung up: %v", err)
 		}
 	}
 
@@ -475,7 +500,9 @@ func TestTurnsComeBack(t *testing.T) {
 		}
 	}
 	deadline := time.Now().Add(2 * time.Second)
-	turns := func() int { return len(h.intake.reading) + len(h.intake.working) + len(h.requests) }
+	turns := func() int {
+		return len(h.intake.reading) + len(h.intake.working) + len(h.intake.small) + len(h.requests)
+	}
 	for turns() != 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}

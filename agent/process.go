@@ -271,6 +271,7 @@ func (p *Process) pass(sig syscall.Signal, send func(syscall.Signal) error) {
 		p.mu.Lock()
 		p.passed, p.passedAt = sig, time.Now()
 		p.mu.Unlock()
+		defer func() { _ = p.Resume() }() // what is paused hears no signal, and would never end
 	}
 	if err := send(sig); err != nil && !errors.Is(err, ErrEnded) {
 		p.spec.Log.Warn("a signal could not be passed on to the agent", "signal", sig.String(), "err", err)

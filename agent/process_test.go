@@ -478,6 +478,31 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// What is paused hears of a signal that asks it to end.
+func TestPausedIsAskedToEnd(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := start(t, Spec{Stdin: r}, "sh", "-c", "trap 'exit 9' TERM HUP INT QUIT; echo; read x")
+		if err := p.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is stopped", p.halted)
+		p.pass(sig, p.signalAgent)
+		select {
+		case <-p.Done():
+		case <-time.After(20 * time.Second):
+			t.Errorf("%v: it stands still", sig)
+			_ = p.Resume()
+		}
+		p.Wait()
+		r.Close()
+		w.Close()
+	}
+}
+
 // A shell waits for its job while that is paused by us.
 func TestPauseDoesNotSuspendTheJob(t *testing.T) {
 	p, s := startOnTerminal(t, play(t, "tui")...)

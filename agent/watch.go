@@ -34,6 +34,7 @@ const (
 	maxWatched = 4096                   // sessions that are remembered at once
 	tidyEvery  = 250 * time.Millisecond // how often sessions are looked through
 	maxTold    = 1 << 17                // ids that are remembered, of all sessions together
+	apart      = 30 * time.Second       // what two channels may say of when a fact was
 	manyLogs   = 16                     // from which a file system is synced, not each log
 	idleAfter  = 30 * time.Second       // how long a session without news is owned
 	firstOwned = 5 * time.Millisecond   // when an owned session is asked for again: its owner may only have looked
@@ -461,7 +462,9 @@ func (w *Watch) repeats(r *reading, d *event.Draft) bool {
 	}
 	agent := cmp.Or(w.cfg.Agent, r.adapter.Name)
 	parent := w.session(r.adapter, agent, r.id.Fork)
-	parent.peek()
+	if parent.peek(); parent.doubts(d.Time) {
+		parent.relearn()
+	}
 	if !parent.gone.IsZero() && !d.Time.After(parent.gone) {
 		return true
 	}
@@ -564,6 +567,9 @@ func (w *Watch) write(d *watched, e entry) error {
 	if len(e.drafts) == 0 && e.command == nil {
 		e.abandon()
 		return nil
+	}
+	if slices.ContainsFunc(e.drafts, func(x event.Draft) bool { return d.doubts(x.Time) }) {
+		d.relearn()
 	}
 	if err := d.put(e); err != nil {
 		// What was bound is not written: the log says how it stands.
@@ -670,13 +676,38 @@ func (d *watched) peek() {
 		return
 	}
 	d.state = d.newState()
+	d.each(func(e *event.Event) {
+		d.state.Fold(*e)
+		if e.Type == queue.PrunedType {
+			d.gone = e.Time
+		}
+	})
+}
+
+// doubts says whether what happened then may have been told and be forgotten.
+func (d *watched) doubts(at time.Time) bool {
+	if d.state == nil {
+		return false
+	}
+	forgot := d.state.Forgot()
+	return !forgot.IsZero() && !at.After(forgot.Add(apart))
+}
+
+// relearn reads in the session's log what it told.
+func (d *watched) relearn() {
+	d.at = d.now()
+	_ = d.state.Relearn(func(told func(string, time.Time)) error {
+		d.each(func(e *event.Event) { told(e.ID, e.Time) })
+		return nil
+	})
+}
+
+// each reads a session's log, and what is left of one that was pruned.
+func (d *watched) each(fn func(*event.Event)) {
 	path := jsonl.Path(d.w.cfg.LogDir, d.agent, d.session)
 	fold := func(line []byte) error {
 		if e, err := event.Parse(line); err == nil {
-			d.state.Fold(e)
-			if e.Type == queue.PrunedType {
-				d.gone = e.Time
-			}
+			fn(&e)
 		}
 		return nil
 	}
@@ -760,6 +791,9 @@ func (w *Watch) tidy(now time.Time) {
 	open := 0
 	for _, d := range w.sessions {
 		if d.log == nil {
+			if d.state != nil && now.Sub(d.at) > idleAfter { // it was relearned for a fork
+				d.state.Rest()
+			}
 			continue
 		}
 		switch held := d.held.Load() > 0; {

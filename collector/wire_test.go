@@ -27,6 +27,36 @@ func maskedBy(payload string, mask [4]byte) []byte {
 	return b
 }
 
+// Once it is left to the library, the buffer is read by nobody else.
+func TestLeftToTheLibrary(t *testing.T) {
+	in, out := io.Pipe()
+	w := &wire{in: bufio.NewReader(in)}
+	w.leave()
+	go func() {
+		defer out.Close()
+		for range 1000 {
+			if _, err := out.Write([]byte("x")); err != nil {
+				return
+			}
+		}
+	}()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(io.Discard, w.in)
+	}()
+	for {
+		if w.more() {
+			t.Fatal("a frame is there for us")
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
 // What is there whole is taken, byte for byte, and nothing else is touched.
 func TestTakeFrames(t *testing.T) {
 	var texts []string

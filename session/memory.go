@@ -3,6 +3,7 @@ package session
 import (
 	"hash/maphash"
 	"math/bits"
+	"time"
 )
 
 // Memory is the ids that were told, by which a second reading of a fact is
@@ -15,6 +16,7 @@ import (
 type Memory struct {
 	max      int
 	new, old hashes
+	dropped  int // generations
 }
 
 // NewMemory makes a memory of at least the newest max ids.
@@ -26,6 +28,7 @@ func (m *Memory) add(h uint64) {
 	if m.new.n >= m.max {
 		m.old, m.new = m.new, m.old
 		m.new.clear()
+		m.dropped++
 	}
 	m.new.add(h, m.max)
 }
@@ -94,9 +97,16 @@ func used(h uint64) uint64 { return max(h, 1) }
 type recent struct {
 	in   *Memory
 	seed maphash.Seed
+
+	// The newest times of what was added, in the generations that there are.
+	dropped   int
+	now, then time.Time
+	lost      time.Time // of what was in those that are gone
 }
 
-func newRecent(in *Memory) *recent { return &recent{in: in, seed: maphash.MakeSeed()} }
+func newRecent(in *Memory) *recent {
+	return &recent{in: in, seed: maphash.MakeSeed(), dropped: in.dropped}
+}
 
 func (r *recent) add(s string) {
 	if s != "" {
@@ -104,4 +114,31 @@ func (r *recent) add(s string) {
 	}
 }
 
+// addAt adds what happened at a time.
+func (r *recent) addAt(s string, at time.Time) {
+	r.add(s)
+	r.turn()
+	r.now = later(r.now, at)
+}
+
 func (r *recent) has(s string) bool { return r.in.has(maphash.String(r.seed, s)) }
+
+// forgot is up to which time what was added may be forgotten.
+func (r *recent) forgot() time.Time {
+	r.turn()
+	return r.lost
+}
+
+func (r *recent) turn() {
+	for n := min(r.in.dropped-r.dropped, 2); n > 0; n-- {
+		r.lost, r.then, r.now = later(r.lost, r.then), r.now, time.Time{}
+	}
+	r.dropped = r.in.dropped
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

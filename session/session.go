@@ -309,7 +309,7 @@ func (s *Session) bindAgent(now time.Time, d event.Draft) {
 	if d.ID == "" {
 		d.ID = event.NewID(d.Time)
 	}
-	s.st.seen.add(d.ID)
+	s.st.seen.addAt(d.ID, d.Time)
 	d.Agent, d.Source = s.cfg.Agent, strings.TrimSuffix(event.Source(s.cfg.Host, s.cfg.Agent, ""), "/session/")
 	d.Session, d.Run, d.Step, d.Sequenced, d.Epoch, d.Seq = "", "", "", false, 0, 0
 	if d.Traceparent == "" {
@@ -339,7 +339,7 @@ func (s *Session) place(d *event.Draft, f *facts) {
 	}
 	p := s.next(d)
 	d.Sequenced, d.Epoch, d.Seq = true, p.Epoch, p.Seq
-	s.st.seen.add(d.ID)
+	s.st.seen.addAt(d.ID, d.Time)
 	s.st.note(&d.Header, f)
 	s.out = append(s.out, *d)
 }

@@ -10,6 +10,7 @@ import (
 
 // The limits of a session's memory.
 const (
+	everything  = 1 << 40 // event ids, where it relearned them
 	seenMax     = 1 << 16 // event ids, where the session has a Memory to itself
 	endedMax    = 1 << 13 // runs that had their terminal
 	openRunsMax = 1 << 8
@@ -38,6 +39,7 @@ type State struct {
 	closed   *recent // ids and vendor keys of requests that had their terminal
 	pairs    *table[opener]
 	seen     *recent
+	shared   *Memory // while seen is in one of its own
 }
 
 type run struct {
@@ -107,9 +109,36 @@ func (st *State) Seen(id string) bool { return st.seen.has(id) }
 // Ended says whether session.ended was told.
 func (st *State) Ended() bool { return st.ended }
 
+// Forgot is up to which time of events their ids may be forgotten; zero says
+// that all are known.
+func (st *State) Forgot() time.Time { return st.seen.forgot() }
+
+// Relearn has the state know all ids that each gives, which are to be all that
+// the session told, until it rests. They take ten bytes each.
+func (st *State) Relearn(each func(told func(id string, at time.Time)) error) error {
+	all := newRecent(NewMemory(everything))
+	if err := each(all.addAt); err != nil {
+		return err
+	}
+	if st.shared == nil {
+		st.shared = st.seen.in
+	}
+	st.seen = all
+	return nil
+}
+
 // Rest lets go of what only a session in work needs to know: of tools that had
-// their outcome. What is open stays, and a fact that is read again is known.
-func (st *State) Rest() { st.past = newTable[*tool](pastMax) }
+// their outcome, and of what was relearned. What is open stays.
+func (st *State) Rest() {
+	if st.past.len() > 0 {
+		st.past = newTable[*tool](pastMax)
+	}
+	if st.shared != nil {
+		all := st.seen
+		st.seen, st.shared = newRecent(st.shared), nil
+		st.seen.lost = all.now
+	}
+}
 
 // Pending gives the event ids of the attention requests that wait.
 func (st *State) Pending() []string {
@@ -129,7 +158,7 @@ func (st *State) OpenRuns() []string {
 // in its order, restores the session. Events of other senders (commands) are
 // passed over.
 func (st *State) Fold(e event.Event) {
-	st.seen.add(e.ID)
+	st.seen.addAt(e.ID, e.Time)
 	if !e.Sequenced {
 		return
 	}

@@ -23,7 +23,7 @@ func (s *Session) twin(d *event.Draft, f *facts) bool {
 		return true
 	}
 	s.st.rename(t, f.call)
-	s.st.seen.add(event.DeriveID(s.cfg.Agent, s.cfg.Session, d.Type, f.call))
+	s.st.seen.addAt(event.DeriveID(s.cfg.Agent, s.cfg.Session, d.Type, f.call), d.Time)
 	return true
 }
 

@@ -92,14 +92,18 @@ func (s *serving) readyz(w http.ResponseWriter, _ *http.Request) {
 	tellHealth(w, code, r)
 }
 
+// room is what a directory of session logs must have, in bytes: less is too
+// little for what one hook may tell.
+const room = 64 << 10
+
 // roomIn says whether something can be written in a directory: a full disk
-// takes an empty file still.
+// takes a small file still.
 func roomIn(dir string) error {
 	f, err := os.CreateTemp(dir, ".room-")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(make([]byte, 4<<10))
+	_, err = f.Write(make([]byte, room))
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
