@@ -686,7 +686,7 @@ func (d *watched) peek() {
 
 // doubts says whether what happened then may have been told and be forgotten.
 func (d *watched) doubts(at time.Time) bool {
-	if d.state == nil {
+	if d.state == nil || at.IsZero() { // now
 		return false
 	}
 	forgot := d.state.Forgot()
