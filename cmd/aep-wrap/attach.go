@@ -13,6 +13,7 @@ import (
 	"aep-wrap/agent"
 	"aep-wrap/control"
 	"aep-wrap/event"
+	"aep-wrap/session"
 )
 
 func newAttachCmd(a *app) *cobra.Command {
@@ -105,6 +106,7 @@ func (a *app) attach(ctx context.Context, url, run string) error {
 	err = far.Follow(ctx, l.road)
 	wait, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
+	l.road.Exit(wait, session.Exit{Left: true}) // the last facts are on their way still; the sessions go on
 	if ferr := l.road.Flush(wait); ferr != nil {
 		l.trouble("events wait in the log: %s", l.sink.word())
 	}
