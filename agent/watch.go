@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path"
@@ -676,12 +678,14 @@ func (d *watched) peek() {
 		return
 	}
 	d.state = d.newState()
-	d.each(func(e *event.Event) {
+	if err := d.each(func(e *event.Event) {
 		d.state.Fold(*e)
 		if e.Type == queue.PrunedType {
 			d.gone = e.Time
 		}
-	})
+	}); err != nil {
+		d.note.Warn("a session's log cannot be read", "session", d.session, "err", err)
+	}
 }
 
 // doubts says whether what happened then may have been told and be forgotten.
@@ -696,14 +700,15 @@ func (d *watched) doubts(at time.Time) bool {
 // relearn reads in the session's log what it told.
 func (d *watched) relearn() {
 	d.at = d.now()
-	_ = d.state.Relearn(func(told func(string, time.Time)) error {
-		d.each(func(e *event.Event) { told(e.ID, e.Time) })
-		return nil
-	})
+	if err := d.state.Relearn(func(told func(string, time.Time)) error {
+		return d.each(func(e *event.Event) { told(e.ID, e.Time) })
+	}); err != nil {
+		d.note.Warn("what was told long ago may be told twice", "session", d.session, "err", err)
+	}
 }
 
 // each reads a session's log, and what is left of one that was pruned.
-func (d *watched) each(fn func(*event.Event)) {
+func (d *watched) each(fn func(*event.Event)) error {
 	path := jsonl.Path(d.w.cfg.LogDir, d.agent, d.session)
 	fold := func(line []byte) error {
 		if e, err := event.Parse(line); err == nil {
@@ -712,17 +717,23 @@ func (d *watched) each(fn func(*event.Event)) {
 		return nil
 	}
 	if err := jsonl.Rest(path, fold); err != nil {
-		d.note.Warn("what is left of a pruned log", "session", d.session, "err", err)
+		return fmt.Errorf("what is left of a pruned log: %w", err)
 	}
 	r, err := jsonl.OpenReader(path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return
+		return err
 	}
 	defer r.Close()
 	for {
 		line, _, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil && !errors.Is(err, jsonl.ErrLong) {
-			return
+			return err
 		}
 		_ = fold(line) // it gives nil
 	}
