@@ -47,6 +47,31 @@ func AppendValue(dst []byte, v any) []byte {
 // left without its key.
 func Digest(v any) string {
 	w := writers.Get().(*writer)
+	defer writers.Put(w)
+	return w.digest(v)
+}
+
+// flushAt is the size at which a digest's text is handed to the hash, so that
+// a digest of a 50 MB result needs no second 50 MB.
+const flushAt = 16 << 10
+
+var writers = sync.Pool{New: func() any { return newDigester() }}
+
+func newDigester() *writer {
+	return &writer{buf: make([]byte, 0, 2*flushAt), canonical: true, sum: sha256.New()}
+}
+
+// writer writes a tree as JSON.
+type writer struct {
+	buf       []byte
+	canonical bool
+	sum       hash.Hash // where buf goes when it is full, or nil
+	err       error     // the first thing that canonical JSON cannot say
+}
+
+// digest is Digest by a writer of newDigester's, which it leaves ready for the
+// next one.
+func (w *writer) digest(v any) string {
 	w.buf = w.buf[:0]
 	w.err = nil
 	w.sum.Reset()
@@ -55,24 +80,7 @@ func Digest(v any) string {
 	sum := w.sum.Sum(w.buf[:0])
 	var out [32]byte
 	hex.Encode(out[:], sum[:16])
-	writers.Put(w)
 	return string(out[:])
-}
-
-// flushAt is the size at which a digest's text is handed to the hash, so that
-// a digest of a 50 MB result needs no second 50 MB.
-const flushAt = 16 << 10
-
-var writers = sync.Pool{New: func() any {
-	return &writer{buf: make([]byte, 0, 2*flushAt), canonical: true, sum: sha256.New()}
-}}
-
-// writer writes a tree as JSON.
-type writer struct {
-	buf       []byte
-	canonical bool
-	sum       hash.Hash // where buf goes when it is full, or nil
-	err       error     // the first thing that canonical JSON cannot say
 }
 
 func (w *writer) fail(format string, args ...any) {

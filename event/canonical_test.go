@@ -173,7 +173,10 @@ func TestDigestAllocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(100, func() { Digest(v) }); n > 1 {
+	// One writer, not the pool's: under the race detector a pool drops some of
+	// what it is given.
+	w := newDigester()
+	if n := testing.AllocsPerRun(100, func() { w.digest(v) }); n != 1 {
 		t.Errorf("%v allocations, want the result's own", n)
 	}
 }
