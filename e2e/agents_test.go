@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"net"
@@ -140,8 +141,15 @@ type pendingRecord struct {
 func (s *stage) respond(answer ...string) {
 	s.world.t.Helper()
 	var p pendingRecord
+	var last result
+	s.world.t.Cleanup(func() {
+		if s.world.t.Failed() {
+			s.world.t.Logf("pending: %+v", last)
+		}
+	})
 	s.eventually("a request that can be answered", func() bool {
-		for line := range strings.Lines(s.run(wrapper(s.world.t), "pending", "--json").stdout) {
+		last = s.run(wrapper(s.world.t), "pending", "--json")
+		for line := range strings.Lines(last.stdout) {
 			if err := json.Unmarshal([]byte(line), &p); err != nil {
 				s.world.t.Fatalf("%v: %s", err, line)
 			}
@@ -204,6 +212,8 @@ func (w *world) collect() (stop func()) {
 	w.env = append(w.env, "AEP_LISTEN="+addr)
 	cmd := exec.Command(wrapper(w.t), "collect")
 	cmd.Dir, cmd.Env = w.root, w.environ()
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -219,7 +229,12 @@ func (w *world) collect() (stop func()) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
-	w.t.Cleanup(stop)
+	w.t.Cleanup(func() {
+		stop()
+		if w.t.Failed() {
+			w.t.Logf("the collector: %s", errs.String())
+		}
+	})
 	return stop
 }
 
@@ -258,7 +273,7 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 	before := w.snapshot()
 	s := &stage{world: w}
 	t.Cleanup(func() {
-		for _, f := range w.logFiles() {
+		for _, f := range append(w.logFiles(), filepath.Join(w.home(), ".aep", "aep-wrap.log")) {
 			if b, err := os.ReadFile(f); err == nil && t.Failed() {
 				t.Logf("%s:\n%s", f, b)
 			}
