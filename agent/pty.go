@@ -152,7 +152,8 @@ func startTerminal(p *Process) (err error) {
 	if err != nil {
 		return fail("a socket to the shim", err)
 	}
-	defer unix.Close(pair[1])
+	theirs := sync.OnceFunc(func() { unix.Close(pair[1]) })
+	defer theirs()
 	if t.shim, err = newWire(pair[0]); err != nil {
 		return fail("a socket to the shim", err)
 	}
@@ -192,8 +193,7 @@ func startTerminal(p *Process) (err error) {
 		_, _ = syscall.Wait4(t.shimID, nil, 0, nil)
 		disown(t.shimID)
 	})
-	unix.Close(pair[1])
-	pair[1] = -1
+	theirs()
 	if q, ok := procByID(t.shimID); ok {
 		p.start = q.Start
 	}
@@ -639,8 +639,15 @@ func (t *terminal) stopPumps() {
 		t.outWake.wake()
 		<-t.outDone
 	}
-	unix.Close(t.master)
+	t.closeMaster()
 	<-t.typing
+}
+
+// closeMaster closes the PTY. Whoever has the token of typing afterwards finds
+// no descriptor: its number is soon another's.
+func (t *terminal) closeMaster() {
+	unix.Close(t.master)
+	t.master = -1
 }
 
 // endInput ends the pump of the input. Its read returns at once but where
@@ -694,7 +701,7 @@ func (t *terminal) finish(unnatural bool) {
 			} else {
 				lingers = true
 			}
-			unix.Close(t.master)
+			t.closeMaster()
 			<-t.typing
 		} else {
 			t.stopPumps()
