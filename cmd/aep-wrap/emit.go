@@ -35,7 +35,7 @@ type sink struct {
 
 	mu     sync.Mutex
 	poster *post.Emitter // of now, or the last
-	tries  int64         // that failed, of the posters before
+	posted post.Stats    // what the posters before have counted
 }
 
 // pace is how many events a second are sent of a log that is behind: less than
@@ -149,26 +149,55 @@ func (s *sink) fallback(f *queue.Feed) (ws.Poster, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.poster != nil {
-		s.tries += s.poster.Stats().Retries
+		s.posted = both(s.posted, s.poster.Stats())
 	}
 	s.poster = p
 	return p, nil
 }
 
+// both adds up the counters of two posters, the second being of now.
+func both(a, b post.Stats) post.Stats {
+	b.Events += a.Events
+	b.Bytes += a.Bytes
+	b.Attempts += a.Attempts
+	b.Retries += a.Retries
+	b.Refused += a.Refused
+	b.TooLarge += a.TooLarge
+	return b
+}
+
+// way is how it stands: the socket, or POST while there is none.
+func (s *sink) way(agent string) way {
+	st := s.socket.Stats()
+	w := way{kind: bySocket, agent: agent, by: bySocket, queue: s.Feed.Stats(), waiting: s.Waiting(), state: string(st.State), since: st.Since, word: st.Word, class: st.Class}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.posted
+	if s.poster != nil {
+		p = both(p, s.poster.Stats())
+	}
+	w.events, w.bytes, w.attempts, w.failed = st.Events+p.Events, st.Bytes+p.Bytes, st.Attempts+p.Attempts, st.Failed+p.Retries
+	w.refused = refusals(st.Refused+p.Refused, st.TooLarge+p.TooLarge)
+	switch {
+	case st.State == ws.Stopped:
+		w.by = ""
+	case st.State == ws.Posting && s.poster != nil:
+		w.by, w.noSocket, w.word, w.class = byPost, st.Word, p.Word, cmp.Or(p.Class, st.Class)
+		if p.State != post.Idle {
+			w.state = string(p.State)
+		}
+		if p.Since.After(w.since) {
+			w.since = p.Since
+		}
+	}
+	return w
+}
+
 // failed counts the tries that came to nothing, and says whether that is how
 // it stands: nobody is there, or POST, the last resort, fails too.
 func (s *sink) failed() (tries int64, down bool) {
-	st := s.socket.Stats()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	tries = st.Failed + s.tries
-	down = st.State == ws.Retrying && st.Absent
-	if s.poster != nil {
-		p := s.poster.Stats()
-		tries += p.Retries
-		down = down || st.State == ws.Posting && p.State == post.Retrying
-	}
-	return tries, down
+	w := s.way("")
+	return w.failed, w.state == string(ws.Retrying) && (w.by == byPost || s.socket.Stats().Absent)
 }
 
 // Flush waits until everything has arrived, as long as that is to be expected.
@@ -197,31 +226,8 @@ func (s *sink) Flush(ctx context.Context) error {
 	return s.socket.Flush(ctx)
 }
 
-// class is that of the last failure: where events go by POST, of that.
-func (s *sink) class() string {
-	st := s.socket.Stats()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st.State == ws.Posting && s.poster != nil {
-		return cmp.Or(s.poster.Stats().Class, st.Class)
-	}
-	return st.Class
-}
-
 // word says why not everything arrived.
-func (s *sink) word() string {
-	st := s.socket.Stats()
-	word := st.Word
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st.State == ws.Posting && s.poster != nil {
-		word = s.poster.Stats().Word
-	}
-	if st.State == ws.Connected {
-		word = ""
-	}
-	return whyUnsent(word)
-}
+func (s *sink) word() string { return whyUnsent(s.way("").word) }
 
 // whyUnsent says why not everything arrived, by the last word of the collector.
 func whyUnsent(word string) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,9 +10,6 @@ import (
 	"net/http"
 	"os"
 	"time"
-
-	"aep-wrap/queue/post"
-	"aep-wrap/queue/ws"
 )
 
 // stalled is how long the loop of serve may take for one turn.
@@ -71,9 +69,11 @@ type readiness struct {
 
 // collectorState is how a way to the collector stands.
 type collectorState struct {
-	State string `json:"state"`
-	Word  string `json:"word,omitempty"`
-	Since string `json:"since"`
+	By       string `json:"by,omitempty"` // what carries events now, or tries to
+	State    string `json:"state"`
+	Since    string `json:"since"`
+	Word     string `json:"word,omitempty"`      // why nothing gets through
+	NoSocket string `json:"no_socket,omitempty"` // why it is not by the socket
 }
 
 func (s *serving) readyz(w http.ResponseWriter, _ *http.Request) {
@@ -114,28 +114,15 @@ func tellHealth(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // whoever asked has gone
 }
 
-// states are how the ways to the collector stand.
+// states are how the ways to the collector stand, by the agent whose socket it
+// is; post is that of all others.
 func (s *watchSinks) states() map[string]collectorState {
-	if s.post == nil {
-		return nil
-	}
-	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	p := s.post.Stats()
-	out := map[string]collectorState{"post": {string(p.State), p.Word, at(p.Since)}}
-	if p.State == post.Idle && p.Attempts == 0 {
-		delete(out, "post") // nothing was sent by it
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, x := range s.socket {
-		if x == nil {
-			continue
+	out := map[string]collectorState{}
+	for _, w := range s.ways() {
+		if w.kind == byPost && w.attempts == 0 {
+			continue // nothing was sent by it
 		}
-		st := x.socket.Stats()
-		if st.State == ws.Connected {
-			st.Word = ""
-		}
-		out[name] = collectorState{string(st.State), st.Word, at(st.Since)}
+		out[cmp.Or(w.agent, byPost)] = collectorState{w.by, w.state, w.since.UTC().Format(time.RFC3339), w.word, w.noSocket}
 	}
 	return out
 }

@@ -28,12 +28,17 @@ type figures struct {
 	notAlone   bool
 }
 
-// way is a way to the collector: POST, or the socket of an agent's sessions.
+// way is a way to the collector: POST, or the socket of an agent's sessions,
+// which go by POST too while there is no socket.
 type way struct {
 	kind, agent string // post or socket; "" for POST
+	by          string // which of them it is now; "" is neither until something is changed
 	queue       queue.Stats
 	waiting     time.Duration
 	state       string
+	since       time.Time
+	word        string // why nothing gets through; "" where all is well
+	noSocket    string // why it is by POST
 	events      int64
 	bytes       int64
 	attempts    int64
@@ -42,10 +47,16 @@ type way struct {
 	refused     map[string]int64 // by reason
 }
 
+// What can carry events.
+const (
+	byPost   = "post"
+	bySocket = "socket"
+)
+
 // The states of a way, all of which are told: the one of now is 1.
 var wayStates = map[string][]string{
-	"post":   {string(post.Idle), string(post.Retrying), string(post.Stopped)},
-	"socket": {string(ws.Connecting), string(ws.Connected), string(ws.Posting), string(ws.Retrying), string(ws.Stopped)},
+	byPost:   {string(post.Idle), string(post.Retrying), string(post.Stopped)},
+	bySocket: {string(ws.Connecting), string(ws.Connected), string(ws.Posting), string(ws.Retrying), string(ws.Stopped)},
 }
 
 // series is one metric of /metrics. Its labels have few values: no session's
@@ -308,17 +319,18 @@ func (s *watchSinks) ways() (out []way) {
 		return nil
 	}
 	p := s.post.Stats()
-	out = append(out, way{kind: "post", queue: s.post.feed.Stats(), waiting: s.post.feed.Waiting(), state: string(p.State), events: p.Events, bytes: p.Bytes,
-		attempts: p.Attempts, failed: p.Retries, class: p.Class, refused: refusals(p.Refused, p.TooLarge)})
+	w := way{kind: byPost, by: byPost, queue: s.post.feed.Stats(), waiting: s.post.feed.Waiting(), state: string(p.State), since: p.Since, word: p.Word, events: p.Events,
+		bytes: p.Bytes, attempts: p.Attempts, failed: p.Retries, class: p.Class, refused: refusals(p.Refused, p.TooLarge)}
+	if p.State == post.Stopped {
+		w.by = ""
+	}
+	out = append(out, w)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, x := range s.socket {
-		if x == nil {
-			continue
+		if x != nil {
+			out = append(out, x.way(name))
 		}
-		st := x.socket.Stats()
-		out = append(out, way{kind: "socket", agent: name, queue: x.Feed.Stats(), waiting: x.Feed.Waiting(), state: string(st.State), events: st.Events, bytes: st.Bytes,
-			attempts: st.Attempts, failed: st.Failed, class: x.class(), refused: refusals(st.Refused, st.TooLarge)})
 	}
 	return out
 }

@@ -146,7 +146,7 @@ there is something to count.
 	row(hookSeconds, "histogram", []string{"adapter"}, hookSecondsHelp)
 	row(heldSeconds, "histogram", []string{"adapter"}, heldSecondsHelp)
 	row("aep_wrap_build_info", "gauge", []string{"version"}, "1; its label is the version.")
-	b.WriteString("\nA `sink` is a way to the collector: `post`, or `socket`, which is that of an `agent` whose sessions take\ncommands. `go_*` and `process_*` are those of every Go program.\n\n## Of the collector\n\n| metric | type | |\n|---|---|---|\n")
+	b.WriteString("\nA `sink` is a way to the collector: `post`, or `socket`, which is that of an `agent` whose sessions take\ncommands. While there is no socket they go by POST, and are counted with it: `posting`, or `retrying` where POST\nfails too. `go_*` and `process_*` are those of every Go program.\n\n## Of the collector\n\n| metric | type | |\n|---|---|---|\n")
 	for _, f := range collectorMetrics(t) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f[0], f[1], f[2])
 	}

@@ -415,7 +415,7 @@ func (e *Emitter) pause(ctx context.Context, d time.Duration) {
 // postInstead has events go by POST until the socket works again; then it
 // gives its connection. It gives nil when ctx or the feed has ended.
 func (e *Emitter) postInstead(ctx context.Context, why *fault) *conn {
-	e.count(func(s *Stats) { s.Fallbacks++ })
+	e.count(func(s *Stats) { s.Failed++; s.Fallbacks++ })
 	e.c.Log.Warn("events go by POST; the socket is tried again later", "url", e.url, "error", why.word, "every", e.c.RetrySocket)
 	pctx, cancel := context.WithCancel(ctx)
 	var hands sync.WaitGroup
@@ -474,8 +474,10 @@ func (e *Emitter) postInstead(ctx context.Context, why *fault) *conn {
 			return c // once what POST has under way went back to the feed
 		case ctx.Err() != nil:
 			return nil
-		case !running && f.what != never:
-			running = begin() // something has changed; POST may work again
+		case running || f.what == never:
+			e.missed(f)
+		default:
+			why, running = f, begin() // something has changed; POST may work again
 			wait = e.c.RetrySocket
 		}
 	}
@@ -599,6 +601,16 @@ func (e *Emitter) trouble(s State, f *fault, wait time.Duration) {
 	if s == Retrying && e.lost.IsZero() {
 		e.lost = e.c.Clock.Now()
 		e.c.Log.Warn("there is no connection to the collector; events stay in the log and are sent later", "url", e.url, "error", f.word, "wait", wait)
+	}
+}
+
+// missed notes that there is still no socket, and why now.
+func (e *Emitter) missed(f *fault) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Failed++
+	if e.stats.State == Posting {
+		e.stats.Word, e.stats.Class = f.word, queue.Class(f.err, f.status)
 	}
 }
 

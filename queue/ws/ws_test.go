@@ -602,6 +602,29 @@ func TestFallsBackToPOST(t *testing.T) {
 	}
 }
 
+// While events go by POST, the word is why there is no socket now, and not why
+// there was none at first.
+func TestWhyThereIsNoSocketNow(t *testing.T) {
+	m := newManual()
+	c := newCollector(t)
+	var status atomic.Int32
+	status.Store(http.StatusNotFound)
+	c.upgrade = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(int(status.Load()))
+		return true
+	}
+	c.start()
+	e := start(t, Config{URL: c.URL, Clock: m.clock(), RetrySocket: time.Minute, Fallback: byPost(t, c.URL, nil)}, queue.NewFeed(queue.Options{}))
+	until(t, "posting", func() bool { return e.Stats().State == Posting && m.next() == time.Minute })
+	first := e.Stats()
+	status.Store(http.StatusServiceUnavailable)
+	m.advance(time.Minute)
+	until(t, "a new word", func() bool { return strings.Contains(e.Stats().Word, "503") })
+	if s := e.Stats(); s.State != Posting || s.Failed != first.Failed+1 || !s.Since.Equal(first.Since) || s.Class != queue.Broken {
+		t.Errorf("%+v after %+v", s, first)
+	}
+}
+
 // TestPOSTIsRefusedToo stops, with the word of POST.
 func TestPOSTIsRefusedToo(t *testing.T) {
 	m := newManual()
