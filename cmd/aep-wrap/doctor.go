@@ -86,6 +86,7 @@ type symptom struct {
 // doctor looks for what keeps events from being told.
 type doctor struct {
 	app   *app
+	given map[string]source // where the settings come from
 	found []symptom
 
 	made  string // when this program was
@@ -107,9 +108,9 @@ func (d *doctor) bad(check, fix, format string, args ...any) {
 
 func (d *doctor) run(cmd *cobra.Command, args []string) error {
 	a := d.app
-	var err error
-	if a.cfg, err = loadConfig(cmd.Flags(), a.Getenv, a.paths); err != nil {
-		d.bad("configuration", "mend it: "+tilde(a.paths.config(), a.paths.home)+", the AEP_ variables, or the flags", "%v", err)
+	var errs []error
+	if a.cfg, d.given, errs = loadSettings(cmd.Flags(), a.Getenv, a.paths, false); len(errs) > 0 {
+		d.bad("configuration", "mend it: "+tilde(a.paths.config(), a.paths.home)+", the AEP_ variables, or the flags", "%v", errs[0])
 		return d.print(cmd)
 	}
 	d.ok("configuration", "%s", tilde(a.paths.config(), a.paths.home))
@@ -567,12 +568,35 @@ func canWatch() error {
 
 func (d *doctor) token() {
 	a := d.app
-	if a.cfg.Collector != "" {
-		if a.cfg.Token == "" {
-			d.note("token", "give it by --token-file FILE, if the collector asks for one", "none is given for %s: it takes no commands for this machine's agents", a.cfg.Collector)
-		}
+	c := &a.cfg
+	switch from := d.given["token"]; {
+	case len(from.values) > 0 && from.where == "--token":
+		d.note("token", "give it by --token-file FILE", "--token has it: others on this machine can see it among the processes")
+	case len(from.values) > 0:
+		d.ok("token", "given by %s", from.of(0))
+	case c.TokenFile != "":
+		d.tokenFile(a.paths.expand(c.TokenFile))
+	case c.Collector != "":
+		d.note("token", "give it by --token-file FILE, if the collector asks for one", "none is given for %s: it takes no commands for this machine's agents", c.Collector)
+	default:
+		d.ownToken()
+	}
+}
+
+// tokenFile looks at a file that was read. Its group may be one that was made for
+// it.
+func (d *doctor) tokenFile(path string) {
+	shown := tilde(path, d.app.paths.home)
+	if fi, err := os.Stat(path); err == nil && fi.Mode().Perm()&0o007 != 0 {
+		d.note("token", "chmod o= "+shown, "%s has mode %04o: everybody here can read it", shown, fi.Mode().Perm())
 		return
 	}
+	d.ok("token", "%s, given by %s", shown, d.given["token-file"].of(0))
+}
+
+// ownToken looks at the token of the per-user collector.
+func (d *doctor) ownToken() {
+	a := d.app
 	path := a.paths.token()
 	shown := tilde(path, a.paths.home)
 	fi, err := os.Stat(path)
