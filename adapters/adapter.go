@@ -248,13 +248,14 @@ const AttachNew = "new"
 // Endpoint is where a runtime shall report to. It exists before the launch and
 // is gone after it.
 type Endpoint struct {
-	HookURL string   // http://127.0.0.1:PORT/hook/SECRET ; POST {HookURL}/{adapter}/{event} with the payload as body
-	OTLPURL string   // http://127.0.0.1:PORT/otlp/SECRET ; POST {OTLPURL}/v1/logs, http/json
-	Helper  []string // argv prefix of the hook helper: {"/…/aep-hook", "claude-code"}; the event's name may follow; stdin is the payload
-	Socket  string   // the unix socket that the helper finds in AEP_HOOK_SOCKET
-	Dir     string   // a private directory (0700) of this launch, for Wiring.Files
-	Port    int      // of loopback, free just now, for a server inside the runtime; 0 is none
-	Secret  string   // made for this launch: the password of that server
+	HookURL string                              // http://127.0.0.1:PORT/hook/SECRET ; POST {HookURL}/{adapter}/{event} with the payload as body
+	OTLPURL string                              // http://127.0.0.1:PORT/otlp/SECRET ; POST {OTLPURL}/v1/logs, http/json
+	Helper  []string                            // argv prefix of the hook helper: {"/…/aep-hook", "claude-code"}; the event's name may follow; stdin is the payload
+	Asking  func(within time.Duration) []string // Helper for a hook in which somebody may be asked and that may take so long; nil is Helper
+	Socket  string                              // the unix socket that the helper finds in AEP_HOOK_SOCKET
+	Dir     string                              // a private directory (0700) of this launch, for Wiring.Files
+	Port    int                                 // of loopback, free just now, for a server inside the runtime; 0 is none
+	Secret  string                              // made for this launch: the password of that server
 }
 
 // Wiring is what a launch becomes.

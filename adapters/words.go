@@ -3,6 +3,7 @@ package adapters
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Grammar is as much of a command line's syntax as tells a subcommand or a
@@ -106,15 +107,27 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// HelperCommand is the command line by which a shell runs the hook helper for
-// an event; "" where there is no helper.
-func (e Endpoint) HelperCommand(event string) string {
-	if len(e.Helper) == 0 {
-		return ""
+// Unasked is how long a hook may take, at most, in which nobody is asked.
+const Unasked = 10 * time.Second
+
+// HelperArgs is the argv of the hook helper for an event whose hook may take so
+// long; nil where there is no helper.
+func (e Endpoint) HelperArgs(event string, within time.Duration) []string {
+	switch {
+	case len(e.Helper) == 0:
+		return nil
+	case within > Unasked && e.Asking != nil:
+		return append(slices.Clone(e.Asking(within)), event)
 	}
-	words := make([]string, 0, len(e.Helper)+1)
-	for _, w := range append(slices.Clone(e.Helper), event) {
-		words = append(words, Quote(w))
+	return append(slices.Clone(e.Helper), event)
+}
+
+// HelperCommand is the command line by which a shell runs it; "" where there is
+// no helper.
+func (e Endpoint) HelperCommand(event string, within time.Duration) string {
+	words := e.HelperArgs(event, within)
+	for i, w := range words {
+		words[i] = Quote(w)
 	}
 	return strings.Join(words, " ")
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestGrammar(t *testing.T) {
@@ -45,7 +46,7 @@ func TestWants(t *testing.T) {
 // A shell reads each word of the helper's command line as it was.
 func TestHelperCommand(t *testing.T) {
 	words := []string{"/opt/a b/it's $HOME \"x\"", "codex"}
-	line := Endpoint{Helper: append([]string{"printf", `%s\n`}, words...)}.HelperCommand("Pre Tool")
+	line := Endpoint{Helper: append([]string{"printf", `%s\n`}, words...)}.HelperCommand("Pre Tool", Unasked)
 	out, err := exec.Command("sh", "-c", line).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
@@ -53,8 +54,14 @@ func TestHelperCommand(t *testing.T) {
 	if got, want := string(out), strings.Join(append(words, "Pre Tool"), "\n")+"\n"; got != want {
 		t.Errorf("%s gives %q; want %q", line, got, want)
 	}
-	if (Endpoint{}).HelperCommand("x") != "" {
+	if (Endpoint{}).HelperCommand("x", 0) != "" {
 		t.Error("there is no helper")
+	}
+	asking := Endpoint{Helper: []string{"h"}, Asking: func(within time.Duration) []string { return []string{"w=" + within.String(), "h"} }}
+	for within, want := range map[time.Duration]string{Unasked: "h x", time.Minute: "w=1m0s h x"} {
+		if got := asking.HelperCommand("x", within); got != want {
+			t.Errorf("%v: %s, want %s", within, got, want)
+		}
 	}
 	if Quote("/usr/bin/aep-hook") != "/usr/bin/aep-hook" || Quote("") != "''" {
 		t.Error("Quote")

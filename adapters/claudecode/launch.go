@@ -292,15 +292,16 @@ func (r reporting) entry(hook string, timeout int) map[string]any {
 	if r.http && !slices.Contains(commandOnly, hook) {
 		return map[string]any{"type": "http", "url": r.e.HookURL + "/" + name + "/" + told, "timeout": timeout}
 	}
-	if len(r.e.Helper) == 0 {
+	words := r.e.HelperArgs(told, time.Duration(timeout)*time.Second)
+	if words == nil {
 		return nil
 	}
-	args := make([]any, 0, len(r.e.Helper))
-	for _, a := range r.e.Helper[1:] {
+	var args []any
+	for _, a := range words[1:] {
 		args = append(args, a)
 	}
 	// With args, no shell parses the words.
-	return map[string]any{"type": "command", "command": r.e.Helper[0], "args": append(args, told), "timeout": timeout}
+	return map[string]any{"type": "command", "command": words[0], "args": args, "timeout": timeout}
 }
 
 // telemetryEnv turns the log records on that tell of decisions, and nothing

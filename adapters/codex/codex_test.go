@@ -305,7 +305,7 @@ func TestTrust(t *testing.T) {
 func TestHash(t *testing.T) {
 	h := hooked{name: "PreToolUse", timeout: 10}
 	e := adapters.Endpoint{Helper: []string{"/opt/my tools/aep-wrap", "hook", name}}
-	if got, want := hash(h, e.HelperCommand(h.name)), "sha256:dc967312b7b1a7e1a52764688ed7d47707bf451a6685dbf84b93c204f725eeaf"; got != want {
+	if got, want := hash(h, e.HelperCommand(h.name, adapters.Unasked)), "sha256:dc967312b7b1a7e1a52764688ed7d47707bf451a6685dbf84b93c204f725eeaf"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 }

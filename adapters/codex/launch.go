@@ -130,7 +130,7 @@ func flags(l adapters.Launch, e adapters.Endpoint) (out []string) {
 			continue
 		}
 		h = h.waits(l)
-		command := e.HelperCommand(h.name)
+		command := e.HelperCommand(h.name, time.Duration(h.timeout)*time.Second)
 		line := `hooks.` + h.name + `=[{hooks=[{type="command",command=` + quoted(command) + `,timeout=` + itoa(h.timeout) + `}]}]`
 		out = append(out, "-c", line)
 		trusted = append(trusted, quoted(hookKey(h))+`={trusted_hash=`+quoted(hash(h, command))+`}`)

@@ -3,6 +3,7 @@ package copilot
 import (
 	"path"
 	"slices"
+	"time"
 
 	"aep-wrap/adapters"
 	"aep-wrap/event"
@@ -114,7 +115,7 @@ func hooksOf(l adapters.Launch, e adapters.Endpoint) map[string]any {
 		}
 		// Copilot takes a command that fails for a refusal: also one that is
 		// no longer there.
-		all[h.name] = []any{map[string]any{"type": "command", "bash": e.HelperCommand(h.name) + " || exit 0", "timeoutSec": timeout}}
+		all[h.name] = []any{map[string]any{"type": "command", "bash": e.HelperCommand(h.name, time.Duration(timeout)*time.Second) + " || exit 0", "timeoutSec": timeout}}
 	}
 	return all
 }

@@ -176,14 +176,14 @@ func hooksOf(l adapters.Launch, e adapters.Endpoint, g gate) map[string]any {
 		entry := func(command string, within time.Duration) map[string]any {
 			return map[string]any{"hooks": []any{map[string]any{"type": "command", "name": extension, "command": command, "timeout": within.Milliseconds()}}}
 		}
-		command := e.HelperCommand(h.name)
-		plain := entry(command, timeout)
-		all[h.name] = []any{plain}
+		all[h.name] = []any{entry(e.HelperCommand(h.name, timeout), timeout)}
 		if h.name == "BeforeTool" && len(l.Gate) > 0 {
-			held := entry(command, adapters.Outlast(l.Both, timeout))
+			within := adapters.Outlast(l.Both, timeout)
+			command := e.HelperCommand(h.name, within)
+			held := entry(command, within)
 			all[h.name] = []any{held}
 			if len(g.tools) > 0 {
-				strict := entry(g.strict(command), adapters.Outlast(l.Both, timeout))
+				strict := entry(g.strict(command), within)
 				strict["matcher"] = "^" + g.matcher() + "$"
 				held["matcher"] = "^(?!" + g.matcher() + "$)"
 				all[h.name] = []any{held, strict}

@@ -107,12 +107,12 @@ const (
 func hooksOf(l adapters.Launch, e adapters.Endpoint) string {
 	var b strings.Builder
 	for _, h := range installed {
-		b.WriteString("\n[[hooks]]\nevent = \"" + h + "\"\ncommand = ")
-		b.Write(event.AppendValue(nil, e.HelperCommand(h)))
 		within := timeout
 		if h == "PreToolUse" && len(l.Gate) > 0 {
 			within = min(adapters.Outlast(l.Both, timeout), longest)
 		}
+		b.WriteString("\n[[hooks]]\nevent = \"" + h + "\"\ncommand = ")
+		b.Write(event.AppendValue(nil, e.HelperCommand(h, within)))
 		b.WriteString("\ntimeout = " + strconv.Itoa(int(within.Seconds())) + "\n")
 	}
 	return b.String()

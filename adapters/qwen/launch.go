@@ -247,7 +247,7 @@ func addHooks(settings map[string]any, l adapters.Launch, e adapters.Endpoint, u
 		}
 		entry := map[string]any{"type": "http", "url": strings.Join([]string{url, name, h.name}, "/"), "timeout": h.within(l)}
 		if url == "" || h.name == permission || h.name == notification {
-			entry = map[string]any{"type": "command", "command": e.HelperCommand(h.name), "timeout": commandTimeout(h.within(l))}
+			entry = map[string]any{"type": "command", "command": e.HelperCommand(h.name, time.Duration(h.within(l))*time.Second), "timeout": commandTimeout(h.within(l))}
 		}
 		list, _ := all[h.name].([]any)
 		all[h.name] = append(slices.Clone(list), map[string]any{"hooks": []any{entry}})
