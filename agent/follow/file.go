@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -37,12 +38,13 @@ type File struct {
 	headLen  int64
 	tail     [tailSize]byte // what stands before offset
 	tailLen  int
+	torn     []byte // what stands before pos, where a record is begun
 	split    *splitter
 	size     int64
 	mod      time.Time
 	gone     bool // nothing leads to it any more
 	goneAt   time.Time
-	fromNow  bool // what it holds already is not told
+	past     int64 // bytes that it held already, and that are not told
 	unsaved  bool
 	caught   bool      // its history is read
 	later    time.Time // a record was not taken: not before then
@@ -241,6 +243,55 @@ func (f *File) same() bool {
 	return err == nil && string(raw) == string(f.tail[:f.tailLen])
 }
 
+// sameTorn says whether what was read of a record that is not whole stands there
+// still: who finds a torn line at the end of its log may cut it off.
+func (f *File) sameTorn() bool {
+	n := min(int64(len(f.torn)), f.pos-f.offset)
+	if f.packed != "" || n == 0 {
+		return true
+	}
+	raw, err := f.piece(f.pos-n, n)
+	return err == nil && string(raw) == string(f.torn[int64(len(f.torn))-n:])
+}
+
+// passOver goes to where what the file held already ends, or into the record that
+// had no end there.
+func (f *File) passOver(buf []byte) error {
+	s := &splitter{emit: func(Record) {}}
+	if f.packed != "" { // of which past says nothing
+		for f.pos = 0; ; {
+			n, err := f.read(buf)
+			s.feed(buf[:n])
+			f.pos += int64(n)
+			if errors.Is(err, io.EOF) {
+				f.seek(f.pos, s.begun())
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	fi, err := f.f.Stat()
+	if err != nil {
+		return err
+	}
+	if fi.Size() < f.past { // it was written anew
+		f.seek(0, false)
+		return nil
+	}
+	// A line that begins before what is looked at here has not ended there.
+	n := min(f.past, int64(len(buf)))
+	raw, err := f.piece(f.past-n, n)
+	if err != nil {
+		return err
+	}
+	line := bytes.LastIndexByte(raw, '\n') + 1
+	s.feed(raw[line:])
+	f.seek(f.past, s.begun() || line == 0 && n < f.past)
+	return nil
+}
+
 // tailAt reads what stands before an offset.
 func (f *File) tailAt(off int64) (string, error) {
 	n := min(off, tailSize)
@@ -255,6 +306,7 @@ func (f *File) tailAt(off int64) (string, error) {
 // seek goes to an offset where a record ended, or inside a line.
 func (f *File) seek(off int64, inLine bool) {
 	f.offset, f.pos = off, off
+	f.torn = f.torn[:0]
 	f.split.reset(off, inLine)
 	f.stopUnpacking()
 }

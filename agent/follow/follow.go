@@ -127,7 +127,8 @@ type dir struct {
 	depth   int
 	watched bool
 	remote  bool // its file system announces only what this machine does
-	mod     time.Time
+
+	dev, ino uint64
 }
 
 // New makes a follower; Run starts it.
@@ -295,6 +296,12 @@ func (fo *Follower) takeNews() {
 	}
 	again, roots := map[string]bool{}, false
 	for path := range news {
+		if d := fo.dirs[path]; d != nil { // another may stand there by now, and what was watched is elsewhere
+			fo.unwatch(d)
+			roots = true
+		}
+	}
+	for path := range news {
 		if f := fo.files[path]; f != nil && fo.check(f) {
 			continue
 		}
@@ -307,12 +314,19 @@ func (fo *Follower) takeNews() {
 			again[filepath.Clean(dir)] = true
 		case err != nil:
 			again[path] = fo.dirs[path] != nil
+			if d != nil && !isDir(d.path) { // of a folder's own end we hear late, while a file of it is open
+				again[d.path], roots = true, true
+			}
+			roots = roots || fo.isRoot[path]
 		case fi.IsDir():
 			roots = roots || d == nil || !d.root
 			if d != nil && d.root && d.depth < maxDepth {
 				fo.addDir(path, d.depth+1, true)
 			}
-			again[path] = fo.dirs[path] != nil
+			if known := fo.dirs[path]; known != nil {
+				fo.addDir(path, known.depth, false)
+				again[path] = true
+			}
 		case fi.Mode().IsRegular() && (fo.isRoot[path] || d != nil && d.root && fo.cfg.Match(path)):
 			fo.found(path, fi, false)
 		}
@@ -323,7 +337,7 @@ func (fo *Follower) takeNews() {
 		}
 	}
 	if roots {
-		fo.lookAtRoots(false)
+		fo.lookForRoots()
 	}
 }
 
@@ -374,20 +388,35 @@ func (fo *Follower) lookAtPolled() {
 		}
 	}
 	if len(polled) > 0 {
-		fo.lookAtRoots(false)
+		fo.lookForRoots()
+	}
+}
+
+// lookForRoots looks at the given paths, and into those that have come.
+func (fo *Follower) lookForRoots() {
+	known := map[string]bool{}
+	for _, root := range fo.roots {
+		known[root] = fo.dirs[root] != nil
+	}
+	fo.lookAtRoots(false)
+	for root, was := range known {
+		if d := fo.dirs[root]; d != nil && !was {
+			fo.lookInto(d, false)
+		}
 	}
 }
 
 // lookAtRoots finds what the given paths lead to by now.
 func (fo *Follower) lookAtRoots(passOver bool) {
 	for _, root := range fo.roots {
+		fo.awaitRoot(root)
 		fi, err := os.Stat(root)
 		// Where the path itself may come to lead elsewhere, its folder tells.
 		link, lerr := os.Lstat(root)
-		if err != nil || lerr == nil && link.Mode()&os.ModeSymlink != 0 || !fi.IsDir() {
+		isLink := lerr == nil && link.Mode()&os.ModeSymlink != 0
+		if isLink || err == nil && !fi.IsDir() {
 			fo.addDir(filepath.Dir(root), 0, false)
 		}
-		isLink := lerr == nil && link.Mode()&os.ModeSymlink != 0
 		switch {
 		case err != nil:
 		case fi.IsDir():
@@ -401,14 +430,40 @@ func (fo *Follower) lookAtRoots(passOver bool) {
 	}
 }
 
+// awaitRoot has the coming of a root that is not there announced, by the nearest
+// folder that is.
+func (fo *Follower) awaitRoot(root string) {
+	if _, err := os.Stat(root); err == nil {
+		return
+	}
+	for last := ""; ; {
+		at := filepath.Dir(root)
+		for at != filepath.Dir(at) && !isDir(at) {
+			at = filepath.Dir(at)
+		}
+		if at == last { // what came meanwhile is announced
+			return
+		}
+		fo.addDir(at, 0, false)
+		last = at
+	}
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
+}
+
 // addDir takes a directory in: all of it, or only as the place of a root.
 func (fo *Follower) addDir(path string, depth int, whole bool) *dir {
 	d := fo.dirs[path]
 	if d == nil {
-		if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
+		fi, err := os.Stat(path)
+		if err != nil || !fi.IsDir() {
 			return nil
 		}
 		d = &dir{path: path, depth: depth, root: whole, remote: remote(path)}
+		d.dev, d.ino = fileID(fi)
 		fo.dirs[path] = d
 	}
 	d.root = d.root || whole
@@ -423,28 +478,31 @@ func (fo *Follower) addDir(path string, depth int, whole bool) *dir {
 	return d
 }
 
+// unwatch ends the watch of a directory, which addDir begins anew.
+func (fo *Follower) unwatch(d *dir) {
+	if fo.w != nil && d.watched {
+		_ = fo.w.Remove(d.path) // who moved or removed it has ended it
+	}
+	d.watched = false
+}
+
 // lookInto finds the files of a directory, and its directories.
 func (fo *Follower) lookInto(d *dir, passOver bool) {
 	fi, err := os.Stat(d.path)
 	if err != nil || !fi.IsDir() {
-		if fo.w != nil && d.watched {
-			_ = fo.w.Remove(d.path)
-		}
+		fo.unwatch(d)
 		delete(fo.dirs, d.path)
 		return
+	}
+	// Another may stand there by now, or be what a link leads to.
+	if dev, ino := fileID(fi); dev != d.dev || ino != d.ino {
+		d.dev, d.ino = dev, ino
+		fo.unwatch(d)
+		fo.addDir(d.path, d.depth, false)
 	}
 	if !d.root {
 		return
 	}
-	// A directory that is a link may lead elsewhere by now.
-	if fo.w != nil && d.watched && !fi.ModTime().Equal(d.mod) {
-		if l, err := os.Lstat(d.path); err == nil && l.Mode()&os.ModeSymlink != 0 {
-			_ = fo.w.Remove(d.path)
-			d.watched = false
-			fo.addDir(d.path, d.depth, true)
-		}
-	}
-	d.mod = fi.ModTime()
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		fo.cfg.Log.Debug("cannot look into a directory", "path", d.path, "err", err)
@@ -483,7 +541,10 @@ func (fo *Follower) found(path string, fi os.FileInfo, passOver bool) {
 		fo.leave(path, old)
 	}
 	if f == nil {
-		f = &File{Path: path, dev: dev, ino: ino, split: &splitter{}, fromNow: passOver}
+		f = &File{Path: path, dev: dev, ino: ino, split: &splitter{}}
+		if passOver {
+			f.past = fi.Size()
+		}
 		if ext := filepath.Ext(path); packers[ext] != nil {
 			f.packed = ext
 		}
@@ -699,12 +760,15 @@ func (fo *Follower) openFile(f *File) error {
 func (fo *Follower) still(f *File) bool {
 	fi, err := f.f.Stat()
 	if err == nil && (f.packed != "" || fi.Size() >= f.offset) && f.same() {
+		if !f.sameTorn() {
+			f.seek(f.offset, f.split.state == rest)
+		}
 		return true
 	}
 	fo.cfg.Log.Info("a log was written anew", "path", f.Path)
 	fo.remember(f)
 	fo.closed(f)
-	f.fromNow = false
+	f.past = 0
 	f.seek(0, false)
 	f.tailLen = 0
 	return false
@@ -747,13 +811,14 @@ func (fo *Follower) begin(f *File) {
 			f.tailLen = 0
 		}
 	}
-	if f.fromNow && f.packed == "" {
-		if fi, err := f.f.Stat(); err == nil && fi.Size() > 0 {
-			last, err := f.piece(fi.Size()-1, 1)
-			f.seek(fi.Size(), err != nil || last[0] != '\n' && last[0] != '}')
-			_, _ = f.tailAt(f.offset) // without it the file is known by its head alone
-			f.unsaved = true
+	if f.past > 0 {
+		if err := f.passOver(fo.buf); err != nil {
+			fo.cfg.Log.Warn("what a log held already cannot be passed over, and is told", "path", f.Path, "err", err)
+			f.seek(0, false)
+			return
 		}
+		_, _ = f.tailAt(f.offset) // without it the file is known by its head alone
+		f.unsaved = true
 	}
 }
 
@@ -761,7 +826,7 @@ func (fo *Follower) begin(f *File) {
 // With Now they count only for a file that was there before.
 func (fo *Follower) candidates(f *File) []Cursor {
 	cs := fo.cfg.Store.of(f.Head)
-	if fo.cfg.From == Now && f.fromNow {
+	if f.past > 0 {
 		return nil
 	}
 	for _, c := range fo.past {
@@ -803,6 +868,9 @@ func (fo *Follower) read(f *File) (eof bool) {
 	}
 	f.split.feed(b)
 	f.pos += int64(len(b))
+	if len(b) > 0 {
+		f.torn = append(f.torn[:0], b[max(0, len(b)-tailSize):]...)
+	}
 	for i, s := range fo.spans {
 		fo.recs[i].Line = fo.arena[s[0]:s[1]:s[1]]
 	}
