@@ -165,7 +165,7 @@ func (x *intake) work(p *payload, f func(p *payload, tree map[string]any)) {
 	var tree map[string]any
 	if p.reason == "" && len(bytes.TrimSpace(p.raw)) > 0 {
 		var err error
-		if tree, err = event.ParseObject(p.raw); err != nil {
+		if tree, err = event.ParseObject(valid(p.raw)); err != nil {
 			p.reason = refusalReason(err)
 		}
 	}
