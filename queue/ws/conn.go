@@ -37,11 +37,12 @@ type conn struct {
 	job  job
 	next int // the job's item that is next to be written
 	buf  []byte
+	look time.Time // when watch is to be called
 
 	mu     sync.Mutex
-	flight []flight // in order
-	ping   int64    // of the last ping
-	due    time.Time
+	flight []flight  // in order
+	ping   int64     // of the last ping
+	asked  time.Time // since when a pong is waited for: another came then, or nothing was to come before
 	acked  int
 	fault  *fault // the first that happened
 }
@@ -218,7 +219,13 @@ func ends(typ string) bool { return typ == "session.ended" || typ == "x.aep-wrap
 func (c *conn) talk(ctx context.Context, cancel func()) *fault {
 	e := c.e
 	tick := make(chan struct{}, 1)
-	disarm := e.c.Clock.After(e.c.PingEvery, func() { tick <- struct{}{} })
+	disarm := func() bool { return false }
+	arm := func(d time.Duration) {
+		disarm()
+		c.look = e.c.Clock.Now().Add(d)
+		disarm = e.c.Clock.After(d, func() { signal(tick) })
+	}
+	arm(e.c.PingEvery)
 	defer func() { disarm() }()
 	for {
 		var batches chan job
@@ -250,13 +257,15 @@ func (c *conn) talk(ctx context.Context, cancel func()) *fault {
 				err = c.write(raw)
 			case <-room:
 			case c.job = <-batches:
-				c.begin()
+				if c.begin() {
+					arm(min(e.c.Timeout, e.c.PingEvery))
+				}
 			case <-tick:
 				next, silent := c.watch()
 				if silent != nil {
 					return silent
 				}
-				disarm = e.c.Clock.After(next, func() { tick <- struct{}{} })
+				arm(next)
 			}
 		}
 		if err != nil { // what it said before it hung up may say why
@@ -268,18 +277,20 @@ func (c *conn) talk(ctx context.Context, cancel func()) *fault {
 	}
 }
 
-// begin enters a job into the flight, before a byte of it is written.
-func (c *conn) begin() {
+// begin enters a job into the flight, before a byte of it is written, and says
+// whether it is the first there.
+func (c *conn) begin() (first bool) {
 	c.next = 0
 	if c.job.claim {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.flight) == 0 {
-		c.due = c.e.c.Clock.Now().Add(c.e.c.Timeout)
+	if first = len(c.flight) == 0; first {
+		c.asked = c.e.c.Clock.Now()
 	}
 	c.flight = append(c.flight, flight{batch: c.job.batch})
+	return first
 }
 
 // pump writes of the job what there is room for, and its ping behind it.
@@ -315,13 +326,21 @@ func (c *conn) pump() error {
 	return c.write(c.buf)
 }
 
+// overslept is how late we look, at least, where we were stopped, or got no
+// processor: what has come meanwhile is yet to be read.
+const overslept = 2 * time.Second
+
 // watch pings an idle connection and says when to look again, or that nothing
-// is to be expected of it any more.
+// is to be expected of it any more. What still goes out is no silence: a long
+// batch on a narrow way takes its time.
 func (c *conn) watch() (time.Duration, *fault) {
-	now := c.e.c.Clock.Now()
+	now, moved := c.e.c.Clock.Now(), c.net.movedAt()
 	c.mu.Lock()
+	if now.Sub(c.look) >= overslept {
+		c.asked = now
+	}
 	if len(c.flight) > 0 {
-		left := c.due.Sub(now)
+		left := max(c.asked.Sub(now), moved.Sub(now)) + c.e.c.Timeout
 		c.mu.Unlock()
 		if left <= 0 {
 			return 0, &fault{word: fmt.Sprintf("it acknowledged nothing for %v", c.e.c.Timeout)}
@@ -331,7 +350,7 @@ func (c *conn) watch() (time.Duration, *fault) {
 	c.ping++
 	t := c.ping
 	c.flight = append(c.flight, flight{t: t})
-	c.due = now.Add(c.e.c.Timeout)
+	c.asked = now
 	c.mu.Unlock()
 	_ = c.write(pingFrame(nil, t)) // where it cannot be written, read ends
 	return min(c.e.c.PingEvery, c.e.c.Timeout), nil
@@ -462,8 +481,10 @@ func (c *conn) pong(t int64) {
 	}
 	taken := slices.Clone(c.flight[:n])
 	c.flight = slices.Delete(c.flight, 0, n)
+	waited := time.Duration(0)
 	if n > 0 {
-		c.due = c.e.c.Clock.Now().Add(c.e.c.Timeout)
+		now := c.e.c.Clock.Now()
+		waited, c.asked = now.Sub(c.asked), now
 	}
 	c.mu.Unlock()
 	for _, r := range taken {
@@ -477,7 +498,7 @@ func (c *conn) pong(t int64) {
 		c.mu.Lock()
 		c.acked++
 		c.mu.Unlock()
-		c.e.success(len(r.batch.Items), size)
+		c.e.success(len(r.batch.Items), size, waited)
 		_ = c.e.feed.Ack(r.batch)
 		<-c.slots
 	}

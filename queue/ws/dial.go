@@ -199,7 +199,7 @@ func (e *Emitter) headers(h http.Header) {
 
 // upgrade makes the WebSocket.
 func (e *Emitter) upgrade(ctx context.Context, u string) (*conn, *fault) {
-	t := &tap{RoundTripper: e.c.Client.Transport}
+	t := &tap{RoundTripper: e.c.Client.Transport, now: e.c.Clock.Now}
 	client := *e.c.Client
 	client.Transport = t
 	header := http.Header{}

@@ -17,13 +17,16 @@
 // # When the socket does not work
 //
 // A connection that is lost is made again, the first time at once, then with
-// backoff and jitter, for ever. Where the collector, or what stands before it,
-// has no socket for us, or one on which nothing is ever acknowledged, events go
-// by POST (Config.Fallback, on the same feed) and the socket is tried again
-// each minute. Where asking again cannot help (a token that is refused, a
-// collector of another version) the emitter stops: it says so, Flush gives up
-// at once, and it asks again every five minutes all the same, because tokens
-// and collectors are changed while agents run.
+// backoff and jitter, for ever. One is lost too that gives no error and on which
+// a pong that is due does not come for twenty seconds, while nothing of a batch
+// goes out either: being wrong costs that its batches are sent again, in smaller
+// parts where nothing was acknowledged. Where the collector, or what stands
+// before it, has no socket for us, or one on which nothing is ever acknowledged,
+// events go by POST (Config.Fallback, on the same feed) and the socket is tried
+// again each minute. Where asking again cannot help (a token that is refused, a
+// collector of another version) the emitter stops: it says so, Flush gives up at
+// once, and it asks again every five minutes all the same, because tokens and
+// collectors are changed while agents run.
 //
 // # Claims
 //

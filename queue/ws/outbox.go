@@ -17,11 +17,13 @@ type outbox struct {
 	wake chan struct{} // something is to be written
 	room chan struct{} // it is no longer full
 	done chan struct{} // the writer has ended
+	now  func() time.Time
 
 	mu     sync.Mutex
 	buf    []byte
 	held   bool // more is coming
 	err    error
+	moved  time.Time // when something went out last, of more
 	ending bool
 	once   sync.Once
 }
@@ -32,8 +34,8 @@ const (
 	linger      = 500 * time.Millisecond
 )
 
-func newOutbox(rwc io.ReadWriteCloser) *outbox {
-	o := &outbox{ReadWriteCloser: rwc, wake: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
+func newOutbox(rwc io.ReadWriteCloser, now func() time.Time) *outbox {
+	o := &outbox{ReadWriteCloser: rwc, now: now, wake: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
 	go o.run()
 	return o
 }
@@ -81,6 +83,14 @@ func (o *outbox) full() bool {
 	return len(o.buf) >= outboxFull && o.err == nil
 }
 
+// movedAt is when something went out last with more behind it. What goes out
+// whole says nothing: the system takes it, whether or not anybody is there.
+func (o *outbox) movedAt() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.moved
+}
+
 func (o *outbox) run() {
 	defer close(o.done)
 	var spare []byte
@@ -92,11 +102,18 @@ func (o *outbox) run() {
 		}
 		o.buf = spare[:0]
 		o.mu.Unlock()
-		if len(out) > 0 {
-			if _, err := o.ReadWriteCloser.Write(out); err != nil {
-				o.mu.Lock()
+		for rest := out; len(rest) > 0; { // in pieces, for who asks whether anything moves
+			n, err := o.ReadWriteCloser.Write(rest[:min(len(rest), outboxWrite)])
+			rest = rest[n:]
+			o.mu.Lock()
+			if len(rest)+len(o.buf) > 0 {
+				o.moved = o.now()
+			}
+			if err != nil {
 				o.err, o.buf = err, nil
-				o.mu.Unlock()
+			}
+			o.mu.Unlock()
+			if err != nil {
 				signal(o.room)
 				return
 			}
@@ -140,6 +157,7 @@ func (o *outbox) kill() (err error) {
 // tap puts an outbox onto the connection that an upgrade gives.
 type tap struct {
 	http.RoundTripper
+	now func() time.Time
 	out *outbox
 }
 
@@ -147,7 +165,7 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		if rwc, ok := resp.Body.(io.ReadWriteCloser); ok {
-			t.out = newOutbox(rwc)
+			t.out = newOutbox(rwc, t.now)
 			resp.Body = t.out
 		}
 	}

@@ -72,8 +72,8 @@ type Config struct {
 	RetryRefused time.Duration // between two tries after a refusal for good; 5 min
 	Handshake    time.Duration // for discovery and upgrade; 15 s
 	Hello        time.Duration // for the other side's hello; 10 s
-	PingEvery    time.Duration // on an idle connection; 30 s
-	Timeout      time.Duration // without a pong that is due; 90 s
+	PingEvery    time.Duration // on an idle connection; 20 s
+	Timeout      time.Duration // without a pong that is due, while nothing goes out either; 20 s
 	CloseWait    time.Duration // for an orderly end; 1 s
 
 	Clock Clock // of waits, pings and timeouts; zero is the system's
@@ -238,7 +238,7 @@ func New(c Config, feed *queue.Feed) (*Emitter, error) {
 		&d.MinWait: 500 * time.Millisecond, &d.MaxWait: 30 * time.Second, &d.MaxRetryAfter: 5 * time.Minute,
 		&d.RetrySocket: time.Minute, &d.RetryRefused: 5 * time.Minute,
 		&d.Handshake: 15 * time.Second, &d.Hello: 10 * time.Second,
-		&d.PingEvery: 30 * time.Second, &d.Timeout: 90 * time.Second, &d.CloseWait: time.Second,
+		&d.PingEvery: 20 * time.Second, &d.Timeout: 20 * time.Second, &d.CloseWait: time.Second,
 	} {
 		*v = positive(*v, or)
 	}
@@ -629,14 +629,17 @@ func (e *Emitter) connected(c *conn) {
 	}
 }
 
-// success notes that a batch was taken in.
-func (e *Emitter) success(events int, bytes int64) {
+// success notes that a batch was taken in, for which its pong let wait so long.
+// Batches grow again only where one of twice the size would be answered in time.
+func (e *Emitter) success(events int, bytes int64, waited time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stats.Batches++
 	e.stats.Events += int64(events)
 	e.stats.Bytes += bytes
-	e.limit = min(e.limit*2, e.c.MaxEvents)
+	if twice := int64(e.limit) * 2; int64(waited)/int64(events)*twice <= int64(e.c.Timeout) {
+		e.limit = min(e.limit*2, e.c.MaxEvents)
+	}
 	if !e.lost.IsZero() {
 		e.c.Log.Info("the collector takes events in again", "url", e.url, "after", e.c.Clock.Now().Sub(e.lost).Round(time.Millisecond))
 		e.lost = time.Time{}
