@@ -337,6 +337,7 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 	}
 
 	log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	heedLimit(log)
 	info := collectorInfo{PID: os.Getpid(), Address: people.Addr().String(), Version: readBuildInfo().Version, Background: o.background,
 		TLS: secure != nil, Hosts: names(o.hosts, secure), NoToken: o.noToken, Notifies: a.cfg.Notify != ""}
 	page := a.cfg.PageURL

@@ -99,6 +99,7 @@ func (a *app) serve(ctx context.Context, flags *pflag.FlagSet, paths []string) e
 	if err != nil {
 		return err
 	}
+	heedLimit(s.log)
 	a.warnUnlessQuiet(s.line())
 	s.beAlone()
 	notify("READY=1")
