@@ -322,6 +322,9 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 		if people != nil {
 			people.Close()
 		}
+		if o.background && errors.Is(err, errLocked) {
+			return nil // another is there, which is all that was wanted
+		}
 		return err
 	}
 	defer lock.Close()
@@ -499,9 +502,11 @@ func (a *app) watchTokens(ctx context.Context, own bool, read func() ([]collecto
 	}
 }
 
+func (p paths) collectorLogFile() string { return filepath.Join(p.run(), "collector.log") }
+
 // collectorLog opens the file that a collector in the background writes to.
 func (p paths) collectorLog() io.WriteCloser {
-	path := filepath.Join(p.run(), "collector.log")
+	path := p.collectorLogFile()
 	if fi, err := os.Stat(path); err == nil && fi.Size() > ownLogMax {
 		_ = os.Rename(path, path+".1")
 	}

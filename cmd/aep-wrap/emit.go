@@ -27,6 +27,7 @@ type sink struct {
 	socket *ws.Emitter
 	name   string      // of the saved positions
 	target post.Config // the same collector by POST
+	joiner *joiner     // to the per-user collector; nil where another is configured
 	logged func() bool // a log holds everything that was offered
 	// patience is how long the end waits for a collector that takes events in.
 	patience time.Duration
@@ -75,7 +76,11 @@ func (l *launch) makeSink() error {
 // newSocketSink makes a sink to the configured collector; c says who sends, and
 // what is done with commands.
 func (a *app) newSocketSink(c ws.Config, note func(string)) (*sink, error) {
-	s := &sink{name: a.sinkName(), target: a.postConfig(c.Log, note), done: make(chan struct{}), patience: flushTime}
+	s := &sink{name: a.sinkName(), done: make(chan struct{}), patience: flushTime}
+	if a.cfg.Collector == "" {
+		s.joiner = a.newJoiner(note)
+	}
+	s.target = a.postTo(s.joiner, c.Log)
 	s.Feed = queue.NewFeed(queue.Options{Sink: s.name, Pace: pace, SaveEvery: saveEvery, Log: c.Log})
 	c.URL, c.Token, c.Client, c.MinWait = s.target.URL, s.target.Token, s.target.Client, s.target.MinWait
 	c.Insecure, c.Instance, c.Fallback = s.target.Insecure, instance(), s.fallback
@@ -88,10 +93,16 @@ func (a *app) newSocketSink(c ws.Config, note func(string)) (*sink, error) {
 
 // postConfig is how the configured collector is reached by POST.
 func (a *app) postConfig(log *slog.Logger, note func(string)) post.Config {
+	return a.postTo(a.newJoiner(note), log)
+}
+
+// postTo is how the configured collector is reached by POST, or the per-user one
+// by what joins it.
+func (a *app) postTo(j *joiner, log *slog.Logger) post.Config {
 	e := a.endpoint()
 	c := post.Config{URL: e.Base, Token: e.Token, Insecure: a.cfg.PlainHTTP, Log: log}
 	if a.cfg.Collector == "" {
-		c.Client, c.MinWait = a.newJoiner(note).client(), 50*time.Millisecond
+		c.Client, c.MinWait = j.client(), 50*time.Millisecond
 	} else {
 		c.Client = e.client()
 	}
@@ -202,28 +213,40 @@ func (s *sink) failed() (tries int64, down bool) {
 
 // Flush waits until everything has arrived, as long as that is to be expected.
 // Where the log holds everything, the time that the collector took nothing in
-// counts as waited already, and one that could not be reached has one more try.
+// counts as waited already, and one that could not be reached has one more try;
+// so has, log or no log, one that cannot be started.
 func (s *sink) Flush(ctx context.Context) error {
-	if s.logged() {
-		var cancel func()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	logged := s.logged()
+	if logged {
 		ctx, cancel = context.WithTimeout(ctx, max(s.patience-s.Waiting(), lastWord))
 		defer cancel()
-		before, _ := s.failed()
-		go func() {
-			tick := time.NewTicker(2 * time.Millisecond)
-			defer tick.Stop()
-			for ctx.Err() == nil {
-				select {
-				case <-ctx.Done():
-				case <-tick.C:
-					if tries, down := s.failed(); down && tries > before {
-						cancel()
-					}
+	}
+	before, _ := s.failed()
+	hopeless := s.hopeless()
+	go func() {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+				if tries, down := s.failed(); logged && down && tries > before || s.hopeless() > hopeless {
+					cancel()
 				}
 			}
-		}()
-	}
+		}
+	}()
 	return s.socket.Flush(ctx)
+}
+
+// hopeless counts the tries that failed because no collector can be started.
+func (s *sink) hopeless() int {
+	if s.joiner == nil {
+		return 0
+	}
+	return s.joiner.hopeless()
 }
 
 // word says why not everything arrived.

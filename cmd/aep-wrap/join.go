@@ -25,7 +25,18 @@ type joiner struct {
 	compare sync.Once
 
 	mu      sync.Mutex
-	started time.Time // when we last started one
+	started time.Time     // when we last started one
+	ended   chan struct{} // closed when that one has ended, or was none
+	failed  error         // why it has, where nobody answers instead
+	vain    int           // tries since the start that failed for that
+}
+
+// hopeless counts the tries that failed because no collector can be started: as
+// long as that is so, another is of no use.
+func (j *joiner) hopeless() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.vain
 }
 
 // compareNotify says that a collector which ran before us calls nobody, where
@@ -43,6 +54,7 @@ func (j *joiner) compareNotify() {
 const (
 	startWait  = 3 * time.Second
 	startAgain = 10 * time.Second
+	startSoon  = 200 * time.Millisecond // where another had its place: that one comes, or is about to end
 )
 
 func (a *app) newJoiner(note func(string)) *joiner {
@@ -65,14 +77,20 @@ func (j *joiner) dial(ctx context.Context) (net.Conn, error) {
 		j.compare.Do(j.compareNotify)
 		return conn, nil
 	}
-	if serr := j.start(); serr != nil {
-		return nil, errors.Join(err, serr)
-	}
+	ended := j.start()
+	var again <-chan time.Time
 	deadline := time.Now().Add(startWait)
 	for time.Now().Before(deadline) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-ended:
+			if ferr := j.inVain(); ferr != nil {
+				return nil, ferr
+			}
+			ended, again = nil, time.After(startSoon)
+		case <-again:
+			ended = j.start()
 		case <-time.After(10 * time.Millisecond):
 		}
 		if conn, err = j.try(ctx); err == nil {
@@ -80,6 +98,17 @@ func (j *joiner) dial(ctx context.Context) (net.Conn, error) {
 		}
 	}
 	return nil, err
+}
+
+// inVain says why no collector can be started, and counts the try; nil is that
+// there is one.
+func (j *joiner) inVain() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed != nil {
+		j.vain++
+	}
+	return j.failed
 }
 
 func (j *joiner) try(ctx context.Context) (net.Conn, error) {
@@ -92,32 +121,52 @@ func (j *joiner) try(ctx context.Context) (net.Conn, error) {
 }
 
 // start starts a collector as a process of its own: its own session and
-// streams, so that neither a hangup here nor a fault there crosses over.
-func (j *joiner) start() error {
+// streams, so that neither a hangup here nor a fault there crosses over. It gives
+// what says that the last one has ended.
+func (j *joiner) start() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if time.Since(j.started) < startAgain {
-		return nil
+		return j.ended
 	}
-	j.started = time.Now()
-	err := j.app.startCollector()
+	j.started, j.failed = time.Now(), nil
+	ended := make(chan struct{})
+	j.ended = ended
+	wait, err := j.app.startCollector()
 	if err != nil {
-		j.note(fmt.Sprintf("cannot start the collector: %v; events are kept in the log", err))
+		j.failed = err
+		close(ended)
+		j.note(fmt.Sprintf("cannot start the collector: %v", err))
+		return ended
 	}
-	return err
+	go func() {
+		defer close(ended)
+		err := wait()
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if err == nil {
+			j.started = time.Time{}
+			return
+		}
+		j.failed = fmt.Errorf("the collector that was started has ended: %w", err)
+		if _, there := os.Stat(j.app.paths.collectorLogFile()); there == nil {
+			j.failed = fmt.Errorf("%w; see %s", j.failed, j.app.paths.collectorLogFile())
+		}
+	}()
+	return ended
 }
 
-func (a *app) startCollector() error {
+func (a *app) startCollector() (wait func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := privateDir(a.paths.run()); err != nil {
-		return err
+		return nil, err
 	}
 	// It would say so itself, but in its log.
 	if _, err := readToken(a.paths.token()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	cmd := exec.Command(self, "collect", "--background", "--idle-exit", idleExit.String(),
 		"--listen", a.cfg.Listen, "--log-dir", a.cfg.LogDir)
@@ -136,10 +185,9 @@ func (a *app) startCollector() error {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return reason(err)
+		return nil, reason(err)
 	}
-	go func() { _ = cmd.Wait() }() // what it had to say is in its log
-	return nil
+	return cmd.Wait, nil
 }
 
 // handedDown are the settings of ours that the collector goes by, in its

@@ -60,9 +60,12 @@ func (p *paths) fallBack(why string) {
 	p.aep = filepath.Join(os.TempDir(), "aep-"+strconv.Itoa(os.Getuid()))
 	err := privateDir(p.aep)
 	if err != nil {
-		if fresh, ferr := os.MkdirTemp("", "aep-"); ferr == nil {
-			p.aep, p.alone = fresh, true
+		fresh, ferr := os.MkdirTemp("", "aep-")
+		if ferr != nil {
+			p.note = fmt.Sprintf("%s, nor %s (%v): nothing is kept", why, p.aep, reason(err))
+			return
 		}
+		p.aep, p.alone = fresh, true
 	}
 	p.note = why + ": tokens and logs go to " + p.aep
 	if p.alone {
