@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"aep-wrap/collector/client"
+	"aep-wrap/event"
 )
 
 func newPendingCmd(a *app) *cobra.Command {
@@ -169,11 +170,45 @@ func (q *ask) example() string {
 	case len(q.Options) > 0:
 		return "--option " + shellWord(q.Options[0].ID)
 	case q.Kind == "form" || len(q.Fields) > 0:
-		return "--values JSON"
+		return "--values " + shellWord(exampleValues(q.Fields))
 	case q.Kind == "permission":
 		return "--option ID"
 	}
 	return "--text TEXT"
+}
+
+// exampleValues fills in a form as one might: what it requires, or its first
+// field. Without a field it is what such an answer is.
+func exampleValues(fields []event.FormField) string {
+	values := map[string]any{}
+	for i := range fields {
+		if f := &fields[i]; f.Required != nil && *f.Required {
+			values[f.ID] = exampleValue(f)
+		}
+	}
+	switch {
+	case len(fields) == 0:
+		return "JSON"
+	case len(values) == 0:
+		values[fields[0].ID] = exampleValue(&fields[0])
+	}
+	return string(event.AppendValue(nil, values))
+}
+
+func exampleValue(f *event.FormField) any {
+	switch {
+	case len(f.Choices) > 0 && f.Multi:
+		return []any{f.Choices[0].ID}
+	case len(f.Choices) > 0:
+		return f.Choices[0].ID
+	case f.Type == "boolean":
+		return true
+	case f.Type == "number" && f.Min != nil:
+		return *f.Min
+	case f.Type == "number":
+		return 1
+	}
+	return "TEXT"
 }
 
 // shellWord quotes a word where a shell would read it otherwise.

@@ -216,7 +216,11 @@ func describeField(f *event.FormField) string {
 	if len(f.Choices) > 0 {
 		var ids []string
 		for _, c := range f.Choices {
-			ids = append(ids, visible(c.ID))
+			id := visible(c.ID)
+			if c.Label != "" && c.Label != c.ID {
+				id += " = " + visible(clip(c.Label, 60))
+			}
+			ids = append(ids, id)
 		}
 		more := ""
 		if f.Other {
@@ -226,7 +230,7 @@ func describeField(f *event.FormField) string {
 		if f.Multi {
 			of = ": some of "
 		}
-		s += of + strings.Join(ids, "|") + more
+		s += of + strings.Join(ids, " | ") + more
 	}
 	if f.Min != nil {
 		s += fmt.Sprintf(", at least %v", *f.Min)

@@ -136,7 +136,7 @@ type runtimeServer struct {
 
 // startRuntime opens what a runtime keeps, takes up the runs that an earlier one
 // left, and serves until close.
-func (a *app) startRuntime(o runtimeOptions) (r *runtimeServer, err error) {
+func (a *app) startRuntime(o runtimeOptions) (_ *runtimeServer, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (a *app) startRuntime(o runtimeOptions) (r *runtimeServer, err error) {
 	if dir == "" {
 		dir = filepath.Join(a.paths.aep, "runtime")
 	}
-	r = &runtimeServer{ended: make(chan error, 1), cancelRuns: o.cancelRuns}
+	r := &runtimeServer{ended: make(chan error, 1), cancelRuns: o.cancelRuns}
 	defer func() {
 		if err != nil && r.store != nil {
 			_ = r.store.Close()
