@@ -130,6 +130,11 @@ type Reading struct {
 	// first records. It is asked record by record until it knows; false is "not
 	// by this one".
 	Identify func(path string, record map[string]any) (Identity, bool)
+
+	// Apart says that the log names turns, or calls, otherwise than the hooks do.
+	// Where hooks tell of a session, it is read as beside them: by the table of
+	// channel Transcript.
+	Apart bool
 }
 
 // Identity is what a session log tells of itself.

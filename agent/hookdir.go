@@ -178,6 +178,14 @@ func (h *HookDir) Run(ctx context.Context, once bool) error {
 	}
 }
 
+// CatchUp takes the hooks that are there, before who reads the logs of their
+// sessions begins: what hooks told, a log is not to tell under other names.
+func (h *HookDir) CatchUp(ctx context.Context) {
+	if _, err := h.round(ctx); err != nil {
+		h.cfg.Log.Warn("hook directory", "dir", h.cfg.Dir, "err", err)
+	}
+}
+
 // waiting is a hook's file.
 type waiting struct {
 	name string

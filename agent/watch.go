@@ -313,6 +313,11 @@ func (w *Watch) Take(f *follow.File, records []follow.Record) (told int, again t
 	if r.adapter != nil && len(records) > 0 {
 		w.heard(r.adapter.Name, adapters.Log, now)
 	}
+	if r.known && r.adapter.Reading.Apart { // whether hooks told of it stands beside its log
+		if d := w.session(r.adapter, cmp.Or(w.cfg.Agent, r.adapter.Name), r.id.Session); w.ready(d) != nil {
+			return 0, time.Until(d.ask)
+		}
+	}
 	var sheets []sheet
 	add := func(i int, agent, name string, d event.Draft) {
 		if n := len(sheets); n == 0 || sheets[n-1].agent != agent || sheets[n-1].session != name {
@@ -399,7 +404,7 @@ func (w *Watch) tell(f *follow.File, r *reading, rec *follow.Record) []event.Dra
 		out = append(out, event.Draft{Header: event.Header{Type: "x.aep-wrap.log.strange", Severity: event.Warning, Time: at}, Key: f.Head, Fields: data})
 	}
 	typ, _ := record["type"].(string)
-	m := adapters.Moment{Channel: adapters.Log, Name: typ, Payload: record, Raw: line, Time: at, Session: r.id.Session}
+	m := adapters.Moment{Channel: w.channel(r, at), Name: typ, Payload: record, Raw: line, Time: at, Session: r.id.Session}
 	drafts, err := w.answering(r.adapter).drafts(m)
 	if err != nil {
 		return append(out, w.refuse(r, place, "adapter_fault", len(line))...)
@@ -505,6 +510,7 @@ type watched struct {
 	ask   time.Time // owned: not before then
 	pause time.Duration
 	dirty bool
+	hooks hooksOf
 }
 
 func (w *Watch) session(a *adapters.Adapter, agent, name string) *watched {
@@ -566,6 +572,7 @@ func (w *Watch) write(d *watched, e entry) error {
 		}
 		e.drafts = kept
 	}
+	e.drafts = d.once(e.drafts, e.hook)
 	if len(e.drafts) == 0 && e.command == nil {
 		e.abandon()
 		return nil
@@ -635,6 +642,7 @@ func (d *watched) open(now time.Time) error {
 func (d *watched) restore(replay func(func([]byte) error) error) error {
 	var last event.Event
 	var newest, before time.Time // the two newest times
+	var told []compacted
 	d.control = d.w.target(d)
 	state, err := d.recall(replay, func(e *event.Event) {
 		if !e.Sequenced {
@@ -645,6 +653,9 @@ func (d *watched) restore(replay func(func([]byte) error) error) error {
 		}
 		last = *e
 		last.Data = nil
+		if e.Type == compaction {
+			told = append(told, compacted{at: e.Time})
+		}
 		switch {
 		case e.Time.After(newest):
 			newest, before = e.Time, newest
@@ -667,6 +678,7 @@ func (d *watched) restore(replay func(func([]byte) error) error) error {
 		d.told = d.gone
 	}
 	d.state = state
+	d.hooks.restore(jsonl.Path(d.w.cfg.LogDir, d.agent, d.session), told)
 	d.sess = session.New(session.Config{Agent: d.agent, Host: d.w.cfg.Host, Session: d.session, Traceparent: d.w.cfg.Traceparent, State: state, History: true,
 		Steer: d.adapter != nil && d.adapter.Steer})
 	return nil

@@ -87,6 +87,7 @@ func (w *Watch) Hook(a *adapters.Adapter, m adapters.Moment, key string) (again 
 		case hold != nil:
 			held = d.heldBy(hold)
 		}
+		d.heardHook(drafts[i:n], m.Time)
 		if told == nil {
 			told = d
 		}

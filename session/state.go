@@ -62,6 +62,7 @@ type tool struct {
 	twin      bool // two channels told it, one of them without the call id
 	echo      bool // both channels told its outcome
 	live      bool // bound, not read back
+	at        time.Time
 }
 
 type request struct {
@@ -256,7 +257,7 @@ var effects = map[string]func(*State, *event.Header, *facts){
 
 	"tool.requested": func(st *State, h *event.Header, f *facts) {
 		st.progress(h.Run)
-		t := &tool{id: h.ID, call: f.call, name: f.tool, args: f.args, run: h.Run, step: h.Step, live: f.bound}
+		t := &tool{id: h.ID, call: f.call, name: f.tool, args: f.args, run: h.Run, step: h.Step, live: f.bound, at: h.Time}
 		key := callKey(f.call, h.ID)
 		if old, ok := st.tools.get(key); ok { // a call id used again without an outcome
 			st.tools.del(key)

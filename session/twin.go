@@ -1,6 +1,10 @@
 package session
 
-import "aep-wrap/event"
+import (
+	"time"
+
+	"aep-wrap/event"
+)
 
 // twin says whether a tool's request is one that another channel of the
 // runtime has told already, of which one gives the call's id and the other
@@ -15,6 +19,9 @@ func (s *Session) twin(d *event.Draft, f *facts) bool {
 		return true // read before
 	}
 	t := s.lookalike(d.Link, f.call != "")
+	if t == nil {
+		t = s.lookedAlike(d, f.call != "")
+	}
 	if t == nil {
 		return false
 	}
@@ -55,6 +62,22 @@ func (s *Session) lookalike(l event.Link, byCall bool) (found *tool) {
 		return named
 	}
 	return nil
+}
+
+// sameMoment is how far apart two channels tell of one request.
+const sameMoment = 2 * time.Second
+
+// lookedAlike finds the tool that an earlier process told of at that time.
+func (s *Session) lookedAlike(d *event.Draft, byCall bool) (found *tool) {
+	for _, list := range []*table[*tool]{s.st.past, s.st.tools} {
+		list.all(func(_ string, t *tool) bool {
+			if !t.twin && !t.live && t.name == d.Link.Tool && t.args == d.Link.Args && byCall == (t.call == "") && t.at.Sub(d.Time).Abs() < sameMoment {
+				found = t
+			}
+			return found == nil
+		})
+	}
+	return found
 }
 
 // echoed finds the tool whose outcome the channel that knows its call was

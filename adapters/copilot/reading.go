@@ -14,6 +14,7 @@ import (
 var reading = &adapters.Reading{
 	Paths:    []string{"session-state/*/events.jsonl"},
 	Identify: identify,
+	Apart:    true,
 }
 
 // identify knows the events of a session by the first of them.

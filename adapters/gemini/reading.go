@@ -12,6 +12,7 @@ import (
 var reading = &adapters.Reading{
 	Paths:    []string{"tmp/*/chats/session-*.jsonl", "chats/session-*.jsonl"},
 	Identify: identify,
+	Apart:    true,
 }
 
 // identify knows a chat by its header.

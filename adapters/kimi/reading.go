@@ -13,6 +13,7 @@ var reading = &adapters.Reading{
 	Paths:    []string{"sessions/*/*/agents/*/wire.jsonl"},
 	Beside:   []string{"session_index.jsonl", "user-history/*.jsonl", "telemetry/*.jsonl"},
 	Identify: identify,
+	Apart:    true,
 }
 
 // identify knows a wire log by its first line. The session is in the path.

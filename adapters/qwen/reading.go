@@ -13,6 +13,7 @@ var reading = &adapters.Reading{
 	Paths:    []string{"projects/*/chats/*.jsonl", "projects/*/subagents/*/*.jsonl"},
 	Beside:   []string{"usage/*.jsonl", "usage_record.jsonl"},
 	Identify: identify,
+	Apart:    true,
 }
 
 // identify knows a chat by what all of its lines carry.

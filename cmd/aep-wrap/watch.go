@@ -198,6 +198,11 @@ func (w *watching) run(ctx context.Context) error {
 	w.out.start(w.app.cfg.LogDir)
 	var work sync.WaitGroup
 	errs := make([]error, len(w.dirs)+1)
+	if w.logs != nil && !w.once {
+		for _, d := range w.dirs {
+			d.CatchUp(ctx)
+		}
+	}
 	for i, d := range w.dirs {
 		work.Go(func() { errs[i] = d.Run(ctx, w.once) })
 	}

@@ -113,6 +113,30 @@ func MarkWatched(path string) error {
 	return f.Close()
 }
 
+// MarkHooked notes of a log that is marked as watched from when to when hooks
+// told of its session.
+func MarkHooked(path string, from, to time.Time) error {
+	f, err := os.OpenFile(beside(path, ".watched"), os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%013d %013d\n", from.UnixMilli(), to.UnixMilli()) // one write, of one length
+	return errors.Join(err, f.Close())
+}
+
+// Hooked gives what MarkHooked noted; zero is never.
+func Hooked(path string) (from, to time.Time) {
+	var a, b int64
+	raw, err := os.ReadFile(beside(path, ".watched"))
+	if err != nil {
+		return from, to
+	}
+	if n, err := fmt.Sscanf(string(raw), "%d %d\n", &a, &b); n != 2 || err != nil {
+		return from, to
+	}
+	return time.UnixMilli(a), time.UnixMilli(b)
+}
+
 // IsWatched says whether a log is so marked.
 func IsWatched(path string) bool {
 	_, err := os.Lstat(beside(path, ".watched"))
