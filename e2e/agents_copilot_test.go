@@ -35,6 +35,8 @@ func init() {
 				"session.started", "run.started", "tool.requested", "tool.failed", "tool.requested", "tool.failed", "run.finished", "session.ended"}},
 			{name: "a file write", script: "write1", args: []string{"--allow-all-tools"}, want: []string{
 				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
+			{name: "a refusal", script: "remove", args: []string{"--allow-all-tools", "--deny-tool=shell(rm:*)"}, want: []string{
+				"session.started", "run.started", "tool.requested", "tool.denied", "run.finished", "session.ended"}},
 			{name: "answered and commanded from afar", remote: true, wrap: []string{"--hold", "60s", "--gate", "bash"}, play: fromAfar, check: checkBy("control"), want: []string{
 				"session.started",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",

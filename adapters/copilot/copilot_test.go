@@ -79,13 +79,15 @@ func TestChannelsJoin(t *testing.T) {
 		{"asked and refused", []adapters.Moment{prompt, pre, begun, asked, decided("denied-interactively-by-user"), refused("The user rejected this tool call. User feedback: x")},
 			"session.started; run.started; tool.requested; attention.requested; attention.answered deny; attention.resolved; tool.failed rejected"},
 		{"nobody to ask", []adapters.Moment{prompt, pre, begun, asked, decided("denied-no-approval-rule-and-could-not-request-from-user"), refused("Permission denied because no interactive user response was available.")},
-			"session.started; run.started; tool.requested; attention.requested; attention.resolved; tool.denied"},
+			"session.started; run.started; tool.requested; attention.requested; attention.resolved; tool.denied runtime"},
 		{"refused from afar", []adapters.Moment{prompt, pre, begun, refused("Denied by preToolUse hook: " + refusal + ": not today")},
 			"session.started; run.started; tool.requested; tool.failed rejected"},
+		{"forbidden by a rule of the user's", []adapters.Moment{prompt, pre, begun, refused("Permission to run this tool was denied due to the following rules: `shell(x:*)`")},
+			"session.started; run.started; tool.requested; tool.denied user_setting"},
 		{"forbidden by a hook of the user's", []adapters.Moment{prompt, pre, begun, refused("Denied by preToolUse hook: never")},
-			"session.started; run.started; tool.requested; tool.denied"},
+			"session.started; run.started; tool.requested; tool.denied policy"},
 		{"interrupted at the dialog", []adapters.Moment{prompt, pre, begun, asked, log("abort", `{"reason":"user_initiated"}`), decided("cancelled")},
-			"session.started; run.started; tool.requested; attention.requested; attention.resolved; run.cancelled"},
+			"session.started; run.started; tool.requested; attention.requested; attention.resolved; run.cancelled user"},
 		{"a turn that failed", []adapters.Moment{prompt, hook("errorOccurred", `,"errorContext":"model_call","error":{"message":"m"}`), log("session.error", `{"errorType":"query","message":"m"}`)},
 			"session.started; run.started; error.raised model_call; run.failed query"},
 		{"a subagent's turn is a step of its parent's", []adapters.Moment{prompt,
@@ -114,7 +116,7 @@ func TestChannelsJoin(t *testing.T) {
 					if d.Step != "" {
 						line += " /" + d.Step
 					}
-					got = append(got, strings.TrimSpace(line+" "+d.Fields.Str("answer", "option")+d.Fields.Str("error", "type")))
+					got = append(got, strings.TrimSpace(line+" "+d.Fields.Str("answer", "option")+d.Fields.Str("error", "type")+d.Fields.Str("by")))
 				}
 			}
 			if s := strings.Join(got, "; "); s != tt.want {

@@ -65,6 +65,7 @@ var tools = map[string]Row{
 		"denied": SwitchOn("data.error.message says", denial, map[string]Row{
 			"rejected": Emit("tool.failed", Call("data.toolCallId"), Fault(Const("type", "rejected"), "data.error.message")).Note("refused by who was asked"),
 			"policy":   Emit("tool.denied", Call("data.toolCallId"), Const("by", "policy")).Note("by a hook of the user's"),
+			"rule":     Emit("tool.denied", Call("data.toolCallId"), Const("by", "user_setting")).Note("by a rule of the user's"),
 		}, Emit("tool.denied", Call("data.toolCallId"), Const("by", "runtime"))),
 	}, Emit("tool.failed", Call("data.toolCallId"), Fault(Const("type", "tool_error"), "data.error.message")))),
 }
@@ -98,6 +99,8 @@ func denial(in *In) string {
 		return "rejected"
 	case strings.HasPrefix(s, "Denied by preToolUse hook"), strings.HasPrefix(s, "Permission denied by a PermissionRequest hook"):
 		return "policy"
+	case strings.HasPrefix(s, "Permission to run this tool was denied due to the following rules"):
+		return "rule"
 	}
 	return ""
 }

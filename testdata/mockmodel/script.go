@@ -50,9 +50,13 @@ var scripts = map[string]func(dir string) []Turn{
 		}
 	},
 
-	// A command that a user's rules may forbid.
+	// A command that a user's rules may forbid. The end takes its time, as a
+	// model's does: some agents note down a moment late that it was forbidden.
 	"remove": func(dir string) []Turn {
-		return []Turn{asking(bash("rm -f "+filepath.Join(dir, "made.txt"), "remove a file")), say("The file is gone.")}
+		return []Turn{
+			asking(bash("rm -f "+filepath.Join(dir, "made.txt"), "remove a file")),
+			{Pace: 100 * time.Millisecond, Blocks: []Block{{Text: strings.Repeat("The file is gone. ", 20)}}},
+		}
 	},
 
 	// Two tools that fail, and an end all the same.
