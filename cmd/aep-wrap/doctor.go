@@ -113,7 +113,7 @@ func (d *doctor) run(cmd *cobra.Command, args []string) error {
 		d.bad("configuration", "mend it: "+tilde(a.paths.config(), a.paths.home)+", the AEP_ variables, or the flags", "%v", errs[0])
 		return d.print(cmd)
 	}
-	d.ok("configuration", "%s", tilde(a.paths.config(), a.paths.home))
+	d.configuration()
 	if a.paths.note != "" {
 		d.bad("state", "set HOME to a directory of yours", "%s", a.paths.note)
 	}
@@ -129,6 +129,21 @@ func (d *doctor) run(cmd *cobra.Command, args []string) error {
 		d.road()
 	}
 	return d.print(cmd)
+}
+
+// configuration tells where settings come from, and of the switch that leaves
+// everything else without an effect.
+func (d *doctor) configuration() {
+	a := d.app
+	file := tilde(a.paths.config(), a.paths.home)
+	if _, err := os.Stat(a.paths.config()); err == nil {
+		d.ok("configuration", "%s", file)
+	} else {
+		d.ok("configuration", "the defaults: there is no %s", file)
+	}
+	if a.switchedOff() {
+		d.bad("wrapping", "unset AEP_WRAP (aepwrap on, where the shell's functions are installed)", "AEP_WRAP=off: agents run bare, and nothing of them is told")
+	}
 }
 
 // print says what was found; a finding is exit code 1.
@@ -642,6 +657,10 @@ func (d *doctor) collector() bool {
 		}
 	}
 	e := a.endpoint()
+	at := e.Base
+	if e.Socket != "" {
+		at = tilde(e.Socket, a.paths.home)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.Base+"/.well-known/aep", nil)
@@ -654,7 +673,7 @@ func (d *doctor) collector() bool {
 	}
 	resp, err := e.client().Do(req)
 	if err != nil {
-		d.bad("collector", "start it, or mend --collector; events wait in the logs meanwhile", "%s does not answer: %v", e.Base, err)
+		d.bad("collector", "start it, or mend --collector; events wait in the logs meanwhile", "%s does not answer: %v", at, err)
 		return false
 	}
 	defer resp.Body.Close()
@@ -663,18 +682,18 @@ func (d *doctor) collector() bool {
 	}
 	switch derr := json.NewDecoder(resp.Body).Decode(&doc); {
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		d.bad("token", "give the collector's token by --token-file FILE", "%s refuses it (%s)", e.Base, resp.Status)
+		d.bad("token", "give the collector's token by --token-file FILE", "%s refuses it (%s)", at, resp.Status)
 		return false
 	case resp.StatusCode != http.StatusOK || derr != nil:
-		d.bad("collector", "is it an AEP collector? --collector wants its origin", "%s answers %s, and not what a collector does", e.Base, resp.Status)
+		d.bad("collector", "is it an AEP collector? --collector wants its origin", "%s answers %s, and not what a collector does", at, resp.Status)
 		return false
 	case !bytes.Contains(doc.AEP, []byte(`"`+event.Version+`"`)):
-		d.bad("collector", "use one that speaks AEP "+event.Version, "%s speaks AEP %s", e.Base, doc.AEP)
+		d.bad("collector", "use one that speaks AEP "+event.Version, "%s speaks AEP %s", at, doc.AEP)
 		return false
 	}
-	d.ok("collector", "%s speaks AEP %s", e.Base, event.Version)
-	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		if skew := d.now().Sub(at); skew.Abs() > maxSkew {
+	d.ok("collector", "%s speaks AEP %s", at, event.Version)
+	if theirs, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		if skew := d.now().Sub(theirs); skew.Abs() > maxSkew {
 			d.bad("clock", "set both by NTP: commands that seem old are refused", "it is %v off the collector's", skew.Round(time.Second))
 		}
 	}
