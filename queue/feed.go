@@ -54,6 +54,11 @@ type Options struct {
 	// SaveEvery is how long an acknowledged position may stay unsaved. 2 s.
 	SaveEvery time.Duration
 
+	// Own are the logs that another feed here sends, which Resume leaves to it:
+	// between their end and the saving of how far it came they look like a dead
+	// owner's. It may be nil.
+	Own func(path string) bool
+
 	// OnLoss is called when events were lost, from whichever goroutine. It must
 	// neither block nor call the feed. TakeLosses tells what was.
 	OnLoss func()

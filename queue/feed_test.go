@@ -816,3 +816,33 @@ func TestPace(t *testing.T) {
 	}
 	want(t, got, "A", 0, 5000)
 }
+
+// What another feed here sends is left to it, also when its owner has closed it
+// and it is not saved yet how far it came, and when it was found before.
+func TestResumeLeavesOurOwn(t *testing.T) {
+	root := t.TempDir()
+	own := NewFeed(Options{Sink: "x", SaveEvery: time.Hour})
+	defer own.Close()
+	early, late, dead := newSource(t, root, "early"), newSource(t, root, "late"), newSource(t, root, "dead")
+	for _, s := range []*source{early, late, dead} {
+		if err := own.Attach("a", s.session, s.log); err != nil {
+			t.Fatal(err)
+		}
+		s.logged(own, 3)
+	}
+	_ = own.Ack(next(t, own, 9))
+	for _, s := range []*source{early, late, dead} {
+		s.log.Close()
+	}
+	ours := map[string]bool{early.log.Path(): true}
+	f := newFeed(t, Options{Sink: "x", Own: func(path string) bool { return ours[path] }})
+	if n, err := f.Resume(root); err != nil || n != 2 {
+		t.Errorf("found %d: %v", n, err)
+	}
+	ours[late.log.Path()] = true
+	want(t, all(t, f, 3), "dead", 0, 3)
+	none(t, f)
+	if s := f.Stats(); s.BehindOwners > 1 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -28,6 +28,9 @@ func (f *Feed) Resume(root string) (int, error) {
 	}
 	var owing []string
 	for _, path := range paths {
+		if f.own(path) {
+			continue
+		}
 		at, ours, _ := jsonl.LoadPosition(path, f.o.Sink)
 		st, err := os.Stat(path)
 		if err != nil || !ours || st.Size() == 0 || at.ID != "" && at.Offset == st.Size() {
@@ -56,6 +59,8 @@ func (f *Feed) Resume(root string) (int, error) {
 	return n, nil
 }
 
+func (f *Feed) own(path string) bool { return f.o.Own != nil && f.o.Own(path) }
+
 // escape makes a path safe in a glob pattern.
 func escape(path string) string {
 	var b []rune
@@ -79,6 +84,10 @@ func (f *Feed) adopt() bool {
 	}
 	path := f.orphans[0]
 	f.orphans = f.orphans[1:]
+	if f.own(path) {
+		f.mu.Unlock()
+		return true
+	}
 	f.active++
 	f.mu.Unlock()
 

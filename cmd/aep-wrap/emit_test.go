@@ -161,7 +161,9 @@ type moody struct {
 	mu     sync.Mutex
 	srv    *http.Server
 	lines  []string
+	came   []time.Time // when each of them did
 	hellos []map[string]any
+	closed int            // connections that said so
 	by     map[string]int // events by binding
 }
 
@@ -218,6 +220,9 @@ func (m *moody) take(binding string, lines ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lines = append(m.lines, lines...)
+	for range lines {
+		m.came = append(m.came, time.Now())
+	}
 	m.by[binding] += len(lines)
 }
 
@@ -332,6 +337,9 @@ func (m *moody) socket(w http.ResponseWriter, r *http.Request, mood string, vers
 			}
 			say(fmt.Sprintf(`{"type":"pong","t":%v}`, f["t"]))
 		case "closing":
+			m.mu.Lock()
+			m.closed++
+			m.mu.Unlock()
 		default:
 			m.take("socket", string(raw))
 		}

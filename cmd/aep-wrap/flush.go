@@ -81,7 +81,7 @@ func (a *app) flush(ctx context.Context) error {
 		if a.cfg.Collector == "" && a.cfg.Listen == off {
 			return nil // there is nobody to send to
 		}
-		s, err := a.newSender(log, a.warnUnlessQuiet)
+		s, err := a.newSender(log, a.warnUnlessQuiet, nil)
 		if err != nil {
 			return err
 		}
@@ -162,9 +162,9 @@ type sender struct {
 	err  error // of Run, once done
 }
 
-func (a *app) newSender(log *slog.Logger, note func(string)) (*sender, error) {
+func (a *app) newSender(log *slog.Logger, note func(string), own func(path string) bool) (*sender, error) {
 	s := &sender{done: make(chan struct{})}
-	s.feed = queue.NewFeed(queue.Options{Sink: a.sinkName(), Pace: pace, SaveEvery: saveEvery, Log: log})
+	s.feed = queue.NewFeed(queue.Options{Sink: a.sinkName(), Pace: pace, SaveEvery: saveEvery, Own: own, Log: log})
 	var err error
 	if s.Emitter, err = post.New(a.postConfig(log, note), s.feed); err != nil {
 		return nil, usageError("--collector: %w", err)
@@ -481,7 +481,7 @@ func (l *launch) startTidying() (end func(patience time.Duration)) {
 // sendLeft sends what is unsent until ctx ends. Once the launch is ending it
 // waits for no collector that does not take events in.
 func (l *launch) sendLeft(ctx context.Context, ending <-chan struct{}) {
-	s, err := l.app.newSender(l.log, func(string) {})
+	s, err := l.app.newSender(l.log, func(string) {}, l.owns)
 	if err != nil {
 		return // the launch's own sink has said so
 	}
@@ -496,6 +496,11 @@ func (l *launch) sendLeft(ctx context.Context, ending <-chan struct{}) {
 	s.start(ctx)
 	l.waitLeft(ctx, s, ending)
 	l.log.Info("sent what crashed wrappers left unsent", "logs", n, "left", s.left(), "events", s.Stats().Events)
+}
+
+// owns says whether a log is of a session of this launch.
+func (l *launch) owns(path string) bool {
+	return slices.ContainsFunc(l.road.Sessions(), func(s string) bool { return jsonl.Path(l.logDir, l.name, s) == path })
 }
 
 func (l *launch) waitLeft(ctx context.Context, s *sender, ending <-chan struct{}) {

@@ -39,7 +39,7 @@ func TestOneStoryOfEachWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &watchSinks{socket: map[string]*socketOf{"codex": {sink: x}, "pi": nil}}
-	if s.post, err = a.newSender(log, nil); err != nil {
+	if s.post, err = a.newSender(log, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now().Truncate(time.Second)

@@ -54,7 +54,7 @@ func (a *app) newWatchSinks(w *watching, candidates []adapters.Adapter, hears bo
 		}
 	}
 	var err error
-	s.post, err = a.newSender(w.log, w.say)
+	s.post, err = a.newSender(w.log, w.say, nil)
 	return s, err
 }
 
