@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"aep-wrap/event"
@@ -35,6 +36,8 @@ const (
 	maxLarge     = 4
 	maxWorking   = 16
 	largeWait    = 2 * time.Second // for their turn, in which agents wait too
+	slowTurn     = time.Second     // for a turn at most while others wait, and
+	slowest      = 256 << 10       // a second more for so many bytes that came in it
 	maxHeldLarge = 4 << 20         // bytes of those whose runtime waits for an answer
 
 	maxConns  = 512 // requests, and as many helpers, served at once
@@ -50,17 +53,37 @@ type payload struct {
 	cut    int    // strings that were passed over
 	reason string // why there is nothing
 	turn   bool   // it has one of the turns to be read
+	since  time.Time // when it got that
+	before int       // bytes that came until then
+}
+
+// slow says whether a payload comes so slowly that others should have its turn.
+func (p *payload) slow() bool {
+	return time.Since(p.since) > slowTurn+time.Second*time.Duration(p.size-p.before)/slowest
 }
 
 // intake reads payloads, large ones in turns.
 type intake struct {
 	reading, working chan struct{} // large ones
 	small            chan struct{} // others that are worked on
+	awaited          atomic.Int32  // how many wait to be read
 }
 
 func newIntake() *intake {
 	return &intake{reading: make(chan struct{}, maxLarge), working: make(chan struct{}, 1), small: make(chan struct{}, maxWorking)}
 }
+
+// await waits for a turn to be read. Who has one and comes slowly loses it.
+func (x *intake) await(p *payload) bool {
+	x.awaited.Add(1)
+	defer x.awaited.Add(-1)
+	p.turn = wait(x.reading)
+	p.since, p.before = time.Now(), p.size
+	return p.turn
+}
+
+// wanted says whether more wait to be read than there are turns.
+func (x *intake) wanted() bool { return int(x.awaited.Load()) > cap(x.reading)-len(x.reading) }
 
 // wait waits for a turn, for a while.
 func wait(turn chan struct{}) bool {
@@ -116,10 +139,14 @@ func (x *intake) keep(p *payload, thin *thinner, b []byte) *thinner {
 		return nil
 	}
 	if (p.size > smallPayload || p.values > smallValues) && !p.turn {
-		if p.turn = wait(x.reading); !p.turn {
+		if !x.await(p) {
 			x.refuse(p, "busy")
 			return nil
 		}
+	}
+	if p.turn && x.wanted() && p.slow() {
+		x.refuse(p, "slow")
+		return nil
 	}
 	if thin == nil {
 		if p.raw = append(p.raw, b...); p.size <= wholePayload {

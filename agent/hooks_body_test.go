@@ -156,3 +156,58 @@ func TestHeldLarge(t *testing.T) {
 		}
 	}
 }
+
+// Large payloads that come slowly have their turns as long as nobody else wants
+// them, and no longer.
+func TestSlowOnesLoseTheirTurns(t *testing.T) {
+	x := newIntake()
+	ended := make(chan *payload, maxLarge)
+	var writers []*io.PipeWriter
+	stop := make(chan struct{})
+	for range maxLarge {
+		r, w := io.Pipe()
+		writers = append(writers, w)
+		go func() { ended <- x.read(r, true) }()
+		go func() {
+			_, _ = io.WriteString(w, `{"a":"`+strings.Repeat("x", 2*smallPayload))
+			for {
+				select {
+				case <-stop:
+					_, _ = io.WriteString(w, `"}`)
+					return
+				case <-time.After(20 * time.Millisecond):
+					_, _ = io.WriteString(w, "x")
+				}
+			}
+		}()
+	}
+	for len(x.reading) < maxLarge {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(slowTurn + 2*time.Second*smallPayload/slowest)
+	if n := len(x.reading); n != maxLarge {
+		t.Errorf("%d of %d have their turns, and nobody waits", n, maxLarge)
+	}
+	quick := `{"b":"` + strings.Repeat("y", 1<<20) + `"}`
+	for range 2 {
+		begun := time.Now()
+		p := x.read(strings.NewReader(quick), true)
+		if p.reason != "" {
+			t.Errorf("a quick one after %s: %s", time.Since(begun), p.reason)
+		}
+		x.back(p)
+	}
+	close(stop)
+	reasons := map[string]int{}
+	for range maxLarge {
+		p := <-ended
+		reasons[p.reason]++
+		x.back(p)
+	}
+	if reasons["slow"] == 0 || reasons[""] == 0 || reasons["slow"]+reasons[""] != maxLarge || len(x.reading) != 0 {
+		t.Errorf("%v, and %d turns are taken", reasons, len(x.reading))
+	}
+	for _, w := range writers {
+		w.Close()
+	}
+}
