@@ -48,11 +48,11 @@ const (
 // payload is what a runtime handed in.
 type payload struct {
 	raw    []byte
-	size   int    // as it came
-	values int    // in it
-	cut    int    // strings that were passed over
-	reason string // why there is nothing
-	turn   bool   // it has one of the turns to be read
+	size   int       // as it came
+	values int       // in it
+	cut    int       // strings that were passed over
+	reason string    // why there is nothing
+	turn   bool      // it has one of the turns to be read
 	since  time.Time // when it got that
 	before int       // bytes that came until then
 }
