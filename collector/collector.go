@@ -282,8 +282,8 @@ func (c *Collector) readyz(w http.ResponseWriter, _ *http.Request) {
 
 func (c *Collector) touch() { c.active.Store(time.Now().UnixNano()) }
 
-// check refuses a listener that would let strangers in.
-func (c *Collector) check(l net.Listener) error {
+// Check refuses a listener that would let strangers in, as Serve does.
+func (c *Collector) Check(l net.Listener) error {
 	addr, ok := l.Addr().(*net.TCPAddr)
 	if !ok || addr.IP.IsLoopback() {
 		return nil
@@ -307,7 +307,7 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 		}
 	}()
 	for _, l := range listeners {
-		if err := c.check(l); err != nil {
+		if err := c.Check(l); err != nil {
 			return err
 		}
 	}

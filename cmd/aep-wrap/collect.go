@@ -352,6 +352,11 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 		Tokens: tokens, Origins: o.origins, Hosts: o.hosts, TLS: secure, BehindProxy: o.behindProxy,
 		LogDir: a.cfg.LogDir, IdleExit: o.idle, Limits: o.limits, Log: log, LinkKey: key,
 	})
+	if err := c.Check(people); err != nil {
+		people.Close()
+		socket.Close()
+		return err
+	}
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if !o.noToken {
