@@ -200,7 +200,7 @@ func TestOpenAddressesAreRefused(t *testing.T) {
 		})
 	}
 	for _, cfg := range []Config{{Token: "t", TLS: &tls.Config{}}, {Token: "t", BehindProxy: true}} {
-		if err := New(cfg).check(open); err != nil {
+		if err := New(cfg).Check(open); err != nil {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
