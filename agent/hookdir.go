@@ -64,6 +64,7 @@ type HookDir struct {
 	mu      sync.Mutex
 	holding map[string]func() // hooks that are held; the function says that their runtime is gone
 	silent  map[string]bool   // hooks that were answered, and are not told yet
+	behind  map[string]bool   // sessions of which a hook of this round is not told yet
 }
 
 // NewHookDir makes the directory, where it is not there, and its mark.
@@ -221,6 +222,7 @@ func (h *HookDir) round(ctx context.Context) (taken int, err error) {
 		}
 		return strings.Compare(a.name, b.name)
 	})
+	h.behind = map[string]bool{}
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return taken, nil
@@ -296,7 +298,13 @@ func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 	}
 	hears := held && !h.silent[f.name]
 	m := adapters.Moment{Channel: adapters.Hook, Name: name, Payload: payload, Raw: read.raw, Cut: read.cut, Time: f.at, Held: hears}
-	again, answer := h.cfg.Watch.Hook(a, m, strings.TrimSuffix(strings.TrimSuffix(f.name, ".json"), ".held"))
+	// What cannot be told now is not overtaken by what came after it.
+	of := a.Name + "\x00" + namedIn(payload)
+	again, answer := time.Millisecond, (*Held)(nil)
+	if !h.behind[of] {
+		again, answer = h.cfg.Watch.Hook(a, m, strings.TrimSuffix(strings.TrimSuffix(f.name, ".json"), ".held"))
+	}
+	h.behind[of] = again > 0
 	switch {
 	case again > 0 && hears && time.Since(f.at) > untold:
 		h.silent[f.name] = true
@@ -326,6 +334,16 @@ func (h *HookDir) take(ctx context.Context, f waiting) (bool, error) {
 		h.mu.Unlock()
 	})
 	return true, nil
+}
+
+// namedIn is the session that a payload names; all that name none are one's.
+func namedIn(payload map[string]any) string {
+	for _, name := range []string{"session_id", "sessionId", "sessionID"} {
+		if s, ok := payload[name].(string); ok {
+			return s
+		}
+	}
+	return ""
 }
 
 func (h *HookDir) took(adapter string, held bool, since time.Time) {

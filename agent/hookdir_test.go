@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"aep-wrap/adapters/all"
 	"aep-wrap/control"
 	"aep-wrap/event"
+	"aep-wrap/queue/jsonl"
 )
 
 func newTestHookDir(t *testing.T, c HookDirConfig) (*HookDir, string) {
@@ -505,5 +507,46 @@ func TestManyHooks(t *testing.T) {
 	}
 	if len(calls) != 200 || !slices.IsSorted(calls) {
 		t.Errorf("%d hooks, in order: %v", len(calls), slices.IsSorted(calls))
+	}
+}
+
+// A hook that cannot be told yet is not overtaken by what came after it, of its
+// session; those of others are.
+func TestHooksKeepTheirOrder(t *testing.T) {
+	h, logs := newTestHookDir(t, HookDirConfig{})
+	dir := h.cfg.Dir
+	owner, err := jsonl.Open(logs, "claude-code", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := sync.OnceFunc(func() { owner.Close() })
+	now := time.Now()
+	h.cfg.Watch.cfg.Now = func() time.Time { now = now.Add(time.Second); return now } // its turn to ask again has always come
+	for i := range h.cfg.Adapters {
+		a := &h.cfg.Adapters[i]
+		told := a.Map
+		a.Map = func(m adapters.Moment) []event.Draft {
+			if m.Name == "Stop" {
+				free()
+			}
+			return told(m)
+		}
+	}
+	for i, hook := range []string{"UserPromptSubmit", "Stop"} {
+		putHook(t, dir, fmt.Sprintf("%d.claude-code.%s.json", i, hook), `{"session_id":"s","prompt_id":"p","prompt":"go"}`)
+	}
+	putHook(t, dir, "3.claude-code.UserPromptSubmit.json", `{"session_id":"other","prompt_id":"p","prompt":"go"}`)
+	for i := range 2 {
+		if err := h.Run(context.Background(), true); err != nil {
+			t.Fatal(err)
+		}
+		if left := names(t, dir); i == 0 && len(left) != 2 {
+			t.Errorf("left: %q", left)
+		}
+		free()
+	}
+	h.cfg.Watch.CloseAll()
+	if got := types(sessionLogs(t, logs)["claude-code/s"]); !slices.Equal(got, []string{"session.started", "run.started", "run.finished"}) {
+		t.Errorf("got %q", got)
 	}
 }
