@@ -19,7 +19,7 @@ import (
 
 const (
 	headSize = 1 << 10 // bytes of a file's beginning that it is known by, at most
-	tailSize = 64      // bytes before a cursor that it is known by, at most
+	tailSize = 512     // bytes before a cursor that it is known by, at most: records end alike
 	chunk    = 256 << 10
 )
 
@@ -254,8 +254,8 @@ func (f *File) sameTorn() bool {
 	return err == nil && string(raw) == string(f.torn[int64(len(f.torn))-n:])
 }
 
-// passOver goes to where what the file held already ends, or into the record that
-// had no end there.
+// passOver goes to where what the file held already ends. A record that had no
+// end there is yet to come.
 func (f *File) passOver(buf []byte) error {
 	s := &splitter{emit: func(Record) {}}
 	if f.packed != "" { // of which past says nothing
@@ -264,32 +264,51 @@ func (f *File) passOver(buf []byte) error {
 			s.feed(buf[:n])
 			f.pos += int64(n)
 			if errors.Is(err, io.EOF) {
-				f.seek(f.pos, s.begun())
-				return nil
+				break
 			}
 			if err != nil {
 				return err
 			}
 		}
+		f.seek(s.end())
+		return nil
 	}
 	fi, err := f.f.Stat()
 	if err != nil {
 		return err
 	}
 	if fi.Size() < f.past { // it was written anew
-		f.seek(0, false)
+		f.seek(0)
 		return nil
 	}
-	// A line that begins before what is looked at here has not ended there.
-	n := min(f.past, int64(len(buf)))
-	raw, err := f.piece(f.past-n, n)
+	line, err := f.lineAt(f.past, buf)
 	if err != nil {
 		return err
 	}
-	line := bytes.LastIndexByte(raw, '\n') + 1
-	s.feed(raw[line:])
-	f.seek(f.past, s.begun() || line == 0 && n < f.past)
+	for s.reset(line); s.off < f.past; {
+		n := min(f.past-s.off, int64(len(buf)))
+		if _, err := f.f.ReadAt(buf[:n], s.off); err != nil {
+			return err
+		}
+		s.feed(buf[:n])
+	}
+	f.seek(s.end())
 	return nil
+}
+
+// lineAt is where the line begins that an offset is in.
+func (f *File) lineAt(off int64, buf []byte) (int64, error) {
+	for off > 0 {
+		n := min(off, int64(len(buf)))
+		if _, err := f.f.ReadAt(buf[:n], off-n); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return off - n + int64(i) + 1, nil
+		}
+		off -= n
+	}
+	return 0, nil
 }
 
 // tailAt reads what stands before an offset.
@@ -303,11 +322,11 @@ func (f *File) tailAt(off int64) (string, error) {
 	return hash(raw), nil
 }
 
-// seek goes to an offset where a record ended, or inside a line.
-func (f *File) seek(off int64, inLine bool) {
+// seek goes to an offset where a record ended, or begins.
+func (f *File) seek(off int64) {
 	f.offset, f.pos = off, off
 	f.torn = f.torn[:0]
-	f.split.reset(off, inLine)
+	f.split.reset(off)
 	f.stopUnpacking()
 }
 

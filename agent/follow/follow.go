@@ -761,7 +761,7 @@ func (fo *Follower) still(f *File) bool {
 	fi, err := f.f.Stat()
 	if err == nil && (f.packed != "" || fi.Size() >= f.offset) && f.same() {
 		if !f.sameTorn() {
-			f.seek(f.offset, f.split.state == rest)
+			f.seek(f.offset)
 		}
 		return true
 	}
@@ -769,7 +769,7 @@ func (fo *Follower) still(f *File) bool {
 	fo.remember(f)
 	fo.closed(f)
 	f.past = 0
-	f.seek(0, false)
+	f.seek(0)
 	f.tailLen = 0
 	return false
 }
@@ -794,7 +794,7 @@ func (fo *Follower) begin(f *File) {
 		fo.heads[f.Head] = map[*File]bool{}
 	}
 	fo.heads[f.Head][f] = true
-	f.seek(0, false)
+	f.seek(0)
 	f.tailLen = 0
 	fo.cfg.Handler.Open(f)
 	f.First = nil
@@ -804,7 +804,7 @@ func (fo *Follower) begin(f *File) {
 				continue
 			}
 			if tail, err := f.tailAt(c.Offset); err == nil && tail == c.Tail {
-				f.seek(c.Offset, false)
+				f.seek(c.Offset)
 				f.unsaved = c.Path != f.Path || c.Ino != f.ino
 				return
 			}
@@ -814,7 +814,7 @@ func (fo *Follower) begin(f *File) {
 	if f.past > 0 {
 		if err := f.passOver(fo.buf); err != nil {
 			fo.cfg.Log.Warn("what a log held already cannot be passed over, and is told", "path", f.Path, "err", err)
-			f.seek(0, false)
+			f.seek(0)
 			return
 		}
 		_, _ = f.tailAt(f.offset) // without it the file is known by its head alone
@@ -903,7 +903,7 @@ func (fo *Follower) take(f *File, eof bool) {
 		f.unsaved = true
 	}
 	if done < len(fo.recs) {
-		f.seek(fo.recs[done].Start, false)
+		f.seek(fo.recs[done].Start)
 		if done > 0 {
 			f.offset = taken[done-1].End
 		}

@@ -3,6 +3,7 @@ package follow
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -20,11 +21,12 @@ func TestFollowingWhatIsMoved(t *testing.T) {
 		want  []int
 	}{
 		{"now: an empty file", "", Now, 0, []string{`: >a.jsonl`, `echo '{"n":1}' >>a.jsonl`, `echo '{"n":2}' >>a.jsonl`}, []int{0, 1, 2}},
-		{"now: its first line is torn", "", Now, 0, []string{`printf '{"x' >a.jsonl`, `printf '":1}\n{"n":1}\n' >>a.jsonl`}, []int{0, 1}},
-		{"now: torn behind an object's end", "", Now, 0, []string{`printf '{"x":0}\n{"x":{"y":1}' >a.jsonl`, `printf ',"z":2}\n{"n":1}\n' >>a.jsonl`}, []int{0, 1}},
+		{"now: its first line is torn", "", Now, 0, []string{`printf '{"n' >a.jsonl`, `printf '":1}\n{"n":2}\n' >>a.jsonl`}, []int{0, 2}},
+		{"now: torn behind an object's end", "", Now, 0, []string{`printf '{"x":0}\n{}{"n":1' >a.jsonl`, `printf '}\n{"n":2}\n' >>a.jsonl`}, []int{0, 2}},
+		{"now: torn, and cut off", "", Now, 0, []string{`printf '{"x":0}\n{"n":' >a.jsonl`, `truncate -s 8 a.jsonl; printf '{"n":1}\n{"n":2}\n' >>a.jsonl`}, []int{0, 2}},
 		{"now: several on a line", "", Now, 0, []string{`printf '{"x":0}{"x":1}' >a.jsonl`, `printf '{"n":1}' >>a.jsonl`}, []int{0, 1}},
-		{"now: a torn line beyond what is looked at", "", Now, 0, []string{
-			`{ echo '{"x":0}'; printf '{"x":"'; head -c 600000 /dev/zero | tr '\0' x; } >a.jsonl`, `printf '"}\n{"n":1}\n' >>a.jsonl`}, []int{0, 1}},
+		{"now: a long line, torn", "", Now, 0, []string{
+			`{ echo '{"x":0}'; head -c 600000 /dev/zero | tr '\0' ' '; printf '{"x":1}{"n":'; } >a.jsonl`, `printf '1}\n{"n":2}\n' >>a.jsonl`}, []int{0, 2}},
 		{"now: packed", "", Now, 0, []string{`printf '{"x":1}\n{"x":2}\n' | gzip >a.jsonl.gz`, `echo '{"n":1}' | gzip >>a.jsonl.gz`}, []int{0, 1}},
 		{"now: packed later", "", Now, 0, []string{`echo '{"x":1}' >a.jsonl`, `echo '{"n":1}' >>a.jsonl`, `gzip a.jsonl; sleep 0.3; echo '{"n":2}' >b.jsonl`}, []int{0, 1, 2}},
 		{"now: replaced", "", Now, 0, []string{`echo '{"x":1}' >a.jsonl`, `echo '{"n":1}' >b; mv b a.jsonl`}, []int{0, 1}},
@@ -68,5 +70,35 @@ func TestFollowingWhatIsMoved(t *testing.T) {
 			}
 			k.wait(t, lines(1, c.want[len(c.want)-1])...)
 		})
+	}
+}
+
+// A cursor of a log that was torn when it was passed over is where its next record
+// begins, whatever that will be.
+func TestPassedOverWhileTorn(t *testing.T) {
+	dir := t.TempDir()
+	store, err := OpenStore(filepath.Join(t.TempDir(), "cursors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	once := func(from From) []string {
+		t.Helper()
+		k := &taker{}
+		fo, err := New(Config{Paths: []string{dir}, Handler: k, Store: store, Once: true, From: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fo.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return k.lines()
+	}
+	writer(t, dir, `printf '{"x":0}\n{"n":' >a.jsonl`)
+	if got := once(Now); len(got) != 0 {
+		t.Fatalf("got %q", got)
+	}
+	writer(t, dir, `truncate -s 8 a.jsonl; printf '{"n":1}\n{"n":2}\n' >>a.jsonl`)
+	if got := once(Saved); !slices.Equal(got, lines(1, 2)) {
+		t.Fatalf("got %q", got)
 	}
 }

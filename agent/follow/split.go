@@ -60,17 +60,12 @@ const (
 	str
 	esc  // behind a backslash in a string
 	junk // what is no object, to the end of its line
-	rest // of a line that is not told
 )
 
-// reset begins anew at an offset, where a record begins. With inLine it may be
-// in the middle of a line, whose rest is not told.
-func (s *splitter) reset(off int64, inLine bool) {
+// reset begins anew at an offset, where a record begins.
+func (s *splitter) reset(off int64) {
 	s.off, s.start = off, off
 	s.forget()
-	if inLine {
-		s.state = rest
-	}
 }
 
 func (s *splitter) forget() {
@@ -81,8 +76,13 @@ func (s *splitter) forget() {
 	s.depth, s.state, s.cuts, s.skip, s.over = 0, between, 0, false, false
 }
 
-// begun says whether a record is begun and not ended.
-func (s *splitter) begun() bool { return s.state != between && s.state != rest }
+// end is where the last record ended, or what comes after it begins.
+func (s *splitter) end() int64 {
+	if s.state != between {
+		return s.start
+	}
+	return s.off
+}
 
 // feed takes the next bytes of the stream.
 func (s *splitter) feed(b []byte) {
@@ -96,17 +96,6 @@ func (s *splitter) feed(b []byte) {
 			i += s.text(b[i:])
 		case junk:
 			i += s.waste(b[i:])
-		case rest:
-			n := 0
-			for n < len(b)-i && b[i+n] != '\n' {
-				n++
-			}
-			if n < len(b)-i {
-				s.state = between
-				n++
-			}
-			s.off += int64(n)
-			i += n
 		}
 	}
 }

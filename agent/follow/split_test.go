@@ -20,7 +20,7 @@ func cutAll(pieces ...string) (out []string) {
 	for _, p := range pieces {
 		s.feed([]byte(p))
 	}
-	if s.begun() {
+	if s.end() != s.off {
 		out = append(out, "…")
 	}
 	return out
