@@ -816,6 +816,9 @@ func acts(a adapters.Adapter, bad report) {
 				bad("cancel, act %d: it has %d means: %+v", i+1, n, act)
 			case act.Keys != "" && !tty:
 				bad("cancel, act %d: it types where there is no screen: %+v", i+1, act)
+			case strings.HasSuffix(act.Keys, "\x1b") && len(act.Keys) > 1,
+				strings.HasSuffix(act.Keys, "\x1b") && i+1 < len(list) && list[i+1].Keys != "" && act.Patience < time.Second:
+				bad("cancel, act %d: a bare Esc and a key right after it may be read as one key with Alt: %+v", i+1, act)
 			case act.Patience < 0, act.Tree && act.Signal == "", act.Then != "" && !tty:
 				bad("cancel, act %d: %+v", i+1, act)
 			}

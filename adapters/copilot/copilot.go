@@ -91,16 +91,13 @@ func Instruct(m adapters.Moment, text string) []byte {
 	return event.AppendValue(nil, map[string]any{"additionalContext": text})
 }
 
-// Cancel is Esc twice, within half a second and not in one piece. Where it is
-// short of time it may read two as one key, so a third one follows: whichever two
-// of them it takes, one alone that is left over does nothing. Idle, a pair would
-// open a picker, so they are for an open run alone, and sent again late: the
-// session log, which tells of the end, is a moment behind.
+// Cancel is Esc twice. Idle, that would open a picker, so it is for an open run
+// alone, and sent again late: the session log, which tells of the end, is a
+// moment behind.
 func Cancel(t adapters.Target) []adapters.Act {
 	if !t.TTY {
 		return nil
 	}
-	const esc, patience = "\x1b", 8 * time.Second
-	three := []adapters.Act{{Keys: esc, Patience: 200 * time.Millisecond}, {Keys: esc, Patience: 350 * time.Millisecond}, {Keys: esc, Patience: patience}}
-	return append(three, three...)
+	twice := adapters.Act{Keys: adapters.EscTwice, Patience: 8 * time.Second}
+	return []adapters.Act{twice, twice}
 }

@@ -242,7 +242,7 @@ func cancel(t adapters.Target) (acts []adapters.Act) {
 		acts = append(acts, adapters.Act{Request: post("/session/"+t.Session+"/abort", nil), Patience: 5 * time.Second})
 	}
 	if t.TTY {
-		acts = append(acts, adapters.Act{Keys: "\x1b", Patience: 300 * time.Millisecond}, adapters.Act{Keys: "\x1b", Patience: 3 * time.Second})
+		acts = append(acts, adapters.Act{Keys: adapters.EscTwice, Patience: 3 * time.Second})
 	}
 	return acts
 }
