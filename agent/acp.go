@@ -97,6 +97,7 @@ type acpCall struct {
 // is underway.
 type acpWay struct {
 	from, to int
+	file     *os.File // the editor's of the two: one that is collected closes its descriptor
 	mu       sync.Mutex
 	between  *sync.Cond
 	underway bool
@@ -118,6 +119,9 @@ func (a *ACP) Pipe(s *Spec) error {
 	if a.Log == nil {
 		a.Log = slog.New(slog.DiscardHandler)
 	}
+	if _, err := null(); err != nil {
+		return err
+	}
 	agentIn, editorOut, err := pipe()
 	if err != nil {
 		return err
@@ -134,8 +138,8 @@ func (a *ACP) Pipe(s *Spec) error {
 		}
 		return err
 	}
-	a.toAgent = acpWay{from: fdOf(s.Stdin), to: editorOut}
-	a.toEditor = acpWay{from: editorIn, to: fdOf(s.Stdout)}
+	a.toAgent = acpWay{from: fdOf(s.Stdin), to: editorOut, file: s.Stdin}
+	a.toEditor = acpWay{from: editorIn, to: fdOf(s.Stdout), file: s.Stdout}
 	for _, w := range []*acpWay{&a.toAgent, &a.toEditor} {
 		w.between = sync.NewCond(&w.mu)
 	}
@@ -343,16 +347,17 @@ func (a *ACP) fromAgent() {
 	}
 }
 
+// null is what takes the place of what is closed. It is opened before it is
+// needed: there may be no descriptor left then.
+var null = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) })
+
 // vacate closes a standard descriptor of ours, as its other end is to notice,
-// without setting its number free.
+// without setting its number free: others write to it, and another's is what is
+// opened next.
 func vacate(fd int) {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		unix.Close(fd)
-		return
+	if f, err := null(); err == nil {
+		_ = dup2(fdOf(f), fd)
 	}
-	_ = dup2(fdOf(null), fd)
-	null.Close()
 }
 
 func (w *acpWay) write(b []byte) error {

@@ -6,12 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"aep-wrap/agent/hookclient"
 )
 
 // An agent's start and end touch no descriptor but their own. One that is
@@ -51,6 +54,57 @@ func TestDescriptorsOfOthers(t *testing.T) {
 			_ = p.Signal(syscall.SIGKILL)
 			p.Wait()
 			typists.Wait()
+		},
+		"whose output somebody keeps": func(t *testing.T) {
+			start(t, Spec{TeeStdout: io.Discard}, "sh", "-c", "sleep 0.1 &").Wait()
+		},
+		"whose terminal somebody keeps": func(t *testing.T) { onTerminal(t, "sh", "-c", "sleep 0.1 &").Wait() },
+		"whose terminal goes": func(t *testing.T) {
+			p, s := startOnTerminal(t, "sleep", "100")
+			s.master.Close()
+			p.Wait()
+		},
+		"that is paused": func(t *testing.T) {
+			p := onTerminal(t, "sleep", "100")
+			if err := errors.Join(p.Pause(), p.Resume(), p.Pause()); err != nil {
+				t.Error(err)
+			}
+			_ = p.Terminate(t.Context(), syscall.SIGTERM, time.Second)
+		},
+		"of an editor's": func(t *testing.T) {
+			w := newACPWorld(t, true)
+			w.editor(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)
+			w.editorIn.Close()
+			w.agentOut.Close()
+			w.finish()
+			<-w.acp.inOver
+		},
+		"of an editor's, whose output somebody keeps": func(t *testing.T) {
+			w := newACPWorld(t, true)
+			w.finish()
+			w.agentOut.Close()
+			w.editorIn.Close()
+			<-w.acp.inOver
+		},
+		"of an editor's that goes first": func(t *testing.T) {
+			w := newACPWorld(t, true)
+			w.editorOut.Close()
+			<-w.acp.over
+			w.agentIn.Close()
+			w.finish()
+			<-w.acp.inOver
+		},
+		"whose hooks come by a socket": func(t *testing.T) {
+			h, err := ServeHooks(HookConfig{Adapter: "a", Dir: t.TempDir(), Observer: &witness{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if _, err := hookclient.Ask(h.socket, []string{"a", "Stop"}, strings.NewReader(`{"x":1}`)); err != nil {
+					t.Error(err)
+				}
+			}
+			h.Close(t.Context())
 		},
 	}
 	for name, run := range ends {

@@ -516,9 +516,13 @@ func (p *Process) Resume() error {
 		return ErrNotPaused
 	}
 	stopped := p.paused
+	p.mu.Unlock()
+	// First: an agent that is stopped, and not by us, has us stop with it, and
+	// the news of our stop may come only now.
+	thaw(stopped)
+	p.mu.Lock()
 	p.paused, p.isPaused = nil, false
 	p.mu.Unlock()
-	thaw(stopped)
 	return nil
 }
 

@@ -702,3 +702,38 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		s.master.Close()
 	}
 }
+
+// A pause that is over at once is no stop of the agent's own: the wrapper does
+// not stop with it.
+func TestShortPauses(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("no /proc")
+	}
+	// Somebody else has to see that we are stopped.
+	watch := exec.Command("sh", "-c", `while read _ _ state _ </proc/$0/stat; do case $state in T) echo stopped; kill -CONT $0;; esac; sleep 0.02; done`, strconv.Itoa(os.Getpid()))
+	var seen bytes.Buffer
+	watch.Stdout = &seen
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := startOnTerminal(t, "sleep", "100")
+	for i := range 150 {
+		_ = syscall.Kill(p.root, syscall.SIGSTOP) // the shim tells of it late
+		if err := p.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		_ = syscall.Kill(p.root, syscall.SIGCONT)
+		for begun := time.Now(); time.Since(begun) < time.Duration(i%30)*20*time.Microsecond; {
+		}
+		if err := p.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = p.Signal(syscall.SIGKILL)
+	p.Wait()
+	_ = watch.Process.Kill()
+	_ = watch.Wait()
+	if seen.Len() > 0 {
+		t.Errorf("we were stopped %d times", strings.Count(seen.String(), "stopped"))
+	}
+}

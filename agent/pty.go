@@ -732,10 +732,24 @@ func (t *terminal) finish(unnatural bool) {
 		case <-time.After(time.Second):
 		}
 	}
-	t.inWake.close()
-	t.outWake.close()
+	t.closeWakers()
 	if p.tee != nil {
 		p.tee.copy.close(time.Second)
+	}
+}
+
+// closeWakers closes the wakers, of which each is its pump's as long as that
+// lives: the input's may still be on its way out, see endInput.
+func (t *terminal) closeWakers() {
+	t.outWake.close()
+	select {
+	case <-t.inDone:
+		t.inWake.close()
+	default:
+		go func() {
+			<-t.inDone
+			t.inWake.close()
+		}()
 	}
 }
 

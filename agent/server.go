@@ -64,6 +64,8 @@ type Server struct {
 	closing chan struct{}
 	once    sync.Once
 	answers sync.WaitGroup
+	telling context.Context // of the answers that are on their way
+	giveUp  context.CancelFunc
 	heard   chan struct{} // something came
 
 	calls calls // of one that speaks JSON-RPC
@@ -99,6 +101,7 @@ func FollowServer(c ServerConfig) (*Server, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.telling, s.giveUp = context.WithCancel(context.Background())
 	go s.run()
 	return s, nil
 }
@@ -107,8 +110,8 @@ func FollowServer(c ServerConfig) (*Server, error) {
 func (s *Server) Up() <-chan struct{} { return s.up }
 
 // Close follows the stream to its end: until the server closes it, or has
-// nothing more to say for a moment. ctx bounds that. What still waits for an
-// answer hears none.
+// nothing more to say for a moment, and answers that are on their way are told.
+// ctx bounds that. What still waits for an answer hears none.
 func (s *Server) Close(ctx context.Context) {
 	s.once.Do(func() { close(s.closing) })
 	quiet := time.NewTimer(serverQuiet)
@@ -128,7 +131,9 @@ wait:
 	}
 	s.cancel()
 	<-s.done
+	defer context.AfterFunc(ctx, s.giveUp)()
 	s.answers.Wait()
+	s.giveUp()
 	s.client.CloseIdleConnections()
 }
 
@@ -265,7 +270,7 @@ func (s *Server) await(hold *control.Hold, m adapters.Moment) {
 		err = errors.New("there is no request for it")
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), serverPatience)
+		ctx, cancel := context.WithTimeout(s.telling, serverPatience)
 		defer cancel()
 		err = s.Request(ctx, *r)
 	}

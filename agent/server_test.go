@@ -342,6 +342,27 @@ func TestServerLastWords(t *testing.T) {
 	w.sees("session.started run.started run.finished")
 }
 
+// A server that hangs with an answer does not keep the launch from its end.
+func TestServerHangsAtTheEnd(t *testing.T) {
+	f := newFakeServer(t)
+	f.posts = make(chan string)
+	w := newServerWorld(t, f, nil)
+	f.item("message.updated", promptOne)
+	f.item("message.part.updated", runningBash)
+	f.item("permission.asked", askedBash)
+	w.sees("session.started run.started tool.requested attention.requested")
+	w.answer(`{"option":"once"}`)
+	time.Sleep(50 * time.Millisecond) // it is on its way
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	from := time.Now()
+	w.server.Close(ctx)
+	if d := time.Since(from); d < 250*time.Millisecond || d > 5*time.Second {
+		t.Errorf("the end took %v", d)
+	}
+	<-f.posts // it was
+}
+
 func TestServerBeside(t *testing.T) {
 	f := newFakeServer(t)
 	w := newServerWorld(t, f, func(c *ServerConfig) { c.Beside = func() bool { return true } })

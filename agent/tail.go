@@ -101,6 +101,7 @@ func (t *Tail) run() {
 		}
 	}()
 	var changed <-chan fsnotify.Event
+	var missed <-chan error // must be read, or nothing more is announced
 	poll := pollBusy
 	// The directory is watched, not the file: that tells of a file that is yet
 	// to come and of one that takes its place.
@@ -109,7 +110,7 @@ func (t *Tail) run() {
 	} else {
 		defer w.Close()
 		if err := w.Add(filepath.Dir(t.cfg.Path)); err == nil {
-			changed, poll = w.Events, pollIdle
+			changed, missed, poll = w.Events, w.Errors, pollIdle
 		}
 	}
 	tick := time.NewTicker(poll)
@@ -126,6 +127,10 @@ func (t *Tail) run() {
 			close(read)
 			continue
 		case <-tick.C:
+		case _, ok := <-missed:
+			if !ok {
+				missed = nil
+			}
 		case e, ok := <-changed:
 			if !ok {
 				changed = nil

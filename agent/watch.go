@@ -872,21 +872,15 @@ func (w *Watch) Sync() {
 	w.mu.Lock()
 	paths := w.unsynced
 	w.unsynced = nil
-	var logs []*jsonl.Log
 	for _, d := range w.sessions {
 		if d.log != nil && d.dirty {
 			d.dirty = false
-			logs = append(logs, d.log)
+			paths = append(paths, d.log.Path()) // the log itself may be closed, unsynced, at any moment
 		}
 	}
 	w.mu.Unlock()
-	if len(logs)+len(paths) > manyLogs && syncAll(w.cfg.LogDir) {
+	if len(paths) > manyLogs && syncAll(w.cfg.LogDir) {
 		return
-	}
-	for _, l := range logs {
-		if err := l.Sync(); err != nil {
-			w.cfg.Log.Error("session log", "err", err)
-		}
 	}
 	for _, p := range paths {
 		f, err := os.Open(p)
