@@ -658,3 +658,33 @@ func FuzzACPFrames(f *testing.F) {
 		}
 	})
 }
+
+// Where no descriptor is left, what is closed for the editor to notice keeps its
+// number all the same: what is opened next must not be written to as the
+// editor's.
+func TestACPWithoutDescriptors(t *testing.T) {
+	w := newACPWorld(t, false)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	next, err := unix.Dup(w.acp.toEditor.to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(next)
+	low := limit
+	low.Cur = uint64(next)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }()
+	if f, err := os.Open(os.DevNull); err == nil {
+		f.Close()
+		t.Skip("there are descriptors left")
+	}
+	vacate(w.acp.toEditor.to)
+	if _, err := unix.FcntlInt(uintptr(w.acp.toEditor.to), unix.F_GETFD, 0); err != nil {
+		t.Errorf("its number is free: %v", err)
+	}
+}

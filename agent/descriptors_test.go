@@ -168,3 +168,31 @@ func keepDescriptor(t *testing.T, path string) {
 		t.Error("somebody closed it:", err)
 	}
 }
+
+// A pump that is on its way out when its agent's terminal is left still reads
+// its waker: which is no other's descriptor until the pump has ended.
+func TestLatePump(t *testing.T) {
+	in, err := newWaker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := newWaker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := &terminal{inWake: in, outWake: out, inDone: make(chan struct{})}
+	late.closeWakers()
+	open := func(fd int) bool {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		return err == nil
+	}
+	if time.Sleep(20 * time.Millisecond); !open(in.r) || !open(in.w) {
+		t.Error("it was closed under the pump")
+	}
+	close(late.inDone)
+	for end := time.Now().Add(10 * time.Second); open(in.r) || open(in.w); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it was not closed")
+		}
+	}
+}
