@@ -167,6 +167,7 @@ type reading struct {
 	clock   time.Time // of the newest record that said
 	unknown bool      // it was told that nobody knows it
 	warned  bool      // it was told that its version is not known
+	with    int64     // with the record that begins there: it may come again
 }
 
 // Open is called with a file's first record.
@@ -188,7 +189,7 @@ func (w *Watch) Close(f *follow.File) {
 	w.work.Lock()
 	defer w.work.Unlock()
 	if r, ok := f.Data.(*reading); ok && !r.known && r.asked > 0 {
-		if d := w.strange(f, r); d != nil {
+		if d := w.strange(f, r, -1); d != nil {
 			_ = w.write(w.session(nil, own, watchSession), entry{at: w.cfg.Now(), drafts: d}) // it was said, and a later reading tells it again
 		}
 	}
@@ -196,17 +197,20 @@ func (w *Watch) Close(f *follow.File) {
 }
 
 // strange tells once of a file that no adapter knows.
-func (w *Watch) strange(f *follow.File, r *reading) []event.Draft {
-	if r.unknown {
+func (w *Watch) strange(f *follow.File, r *reading, with int64) []event.Draft {
+	if r.unknown && r.with != with {
 		return nil
 	}
-	r.unknown = true
+	again := r.unknown
+	r.unknown, r.with = true, with
 	for i := range w.cfg.Adapters {
 		if rd := w.cfg.Adapters[i].Reading; rd != nil && pathFits(f.Path, rd.Beside) {
 			return nil
 		}
 	}
-	w.stats.unknown.Add(1)
+	if !again {
+		w.stats.unknown.Add(1)
+	}
 	w.say("no adapter knows the layout of %s: nothing is told of it", f.Path)
 	at := r.clock
 	if at.IsZero() {
@@ -387,14 +391,14 @@ func (w *Watch) tell(f *follow.File, r *reading, rec *follow.Record) []event.Dra
 	var out []event.Draft
 	if !r.known {
 		if w.identify(f, r, record); !r.known {
-			if r.asked < identifyIn || r.unknown {
+			if r.asked < identifyIn && !r.unknown {
 				return nil
 			}
-			return w.strange(f, r)
+			return w.strange(f, r, rec.Start)
 		}
 	}
-	if r.id.Strange && !r.warned {
-		r.warned = true
+	if r.id.Strange && (!r.warned || r.with == rec.Start) {
+		r.warned, r.with = true, rec.Start
 		w.say("%s is of a version or layout of %s that this was not made for (%s; made for %s): what is told may be wrong or less than there is",
 			f.Path, r.adapter.Title, cmp.Or(token(r.id.Version), "no version"), r.adapter.Pinned)
 		data := event.Fields{event.Meta("adapter", r.adapter.Name), event.Meta("made_for", r.adapter.Pinned)}

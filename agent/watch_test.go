@@ -559,3 +559,49 @@ func TestBadBytesAndLongStrings(t *testing.T) {
 		t.Errorf("the tool: %.200s", raw)
 	}
 }
+
+// That a log is of no layout, or of no version, that is known is told also when
+// it could not be told at once.
+func TestWhatIsStrangeIsToldInTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		agent, session, path, typ string
+		lines                     []string
+	}{
+		"version": {"claude-code", "s1", "/x/projects/p/s1.jsonl", "x.aep-wrap.log.strange", []string{strings.Replace(claudePrompt("s1", 1), "2.1.197", "9.0.0", 1)}},
+		"layout":  {own, watchSession, "/x/y.jsonl", "x.aep-wrap.log.unknown", slices.Repeat([]string{`{"a":1}`}, identifyIn+2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logs := t.TempDir()
+			owner, err := jsonl.Open(logs, c.agent, c.session)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newTestWatch(t, logs)
+			now := time.Now()
+			w.cfg.Now = func() time.Time { now = now.Add(2 * retryOwned); return now }
+			f := &follow.File{Path: c.path, Head: "head", First: []byte(c.lines[0])}
+			w.Open(f)
+			var records []follow.Record
+			for i, line := range c.lines {
+				records = append(records, follow.Record{Start: int64(i * 1000), End: int64(i*1000 + 999), Line: []byte(line)})
+			}
+			for range 2 {
+				if n, _ := w.Take(f, records); n == len(records) {
+					t.Fatal("taken, and the session is another's")
+				}
+			}
+			owner.Close()
+			if n, _ := w.Take(f, records); n != len(records) {
+				t.Fatalf("%d records are taken", n)
+			}
+			w.Close(f)
+			w.CloseAll()
+			if got := types(sessionLogs(t, logs)[c.agent+"/"+c.session]); !slices.Contains(got, c.typ) {
+				t.Errorf("got %q", got)
+			}
+			if n := w.Stats().Unknown; name == "layout" && n != 1 {
+				t.Errorf("%d unknown files", n)
+			}
+		})
+	}
+}
