@@ -55,14 +55,14 @@ func (w *Watch) channel(r *reading, at time.Time) adapters.Channel {
 	return adapters.Log
 }
 
-// heardHook notes that a hook told of a turn, or of a call: who hooks only what
-// is asked has the rest told by the log.
+// heardHook notes that hooks tell of turns. Who hooks only what is asked, or calls,
+// has the rest told by the log.
 func (d *watched) heardHook(drafts []event.Draft, at time.Time) {
+	h := &d.hooks
 	if d.adapter == nil || d.adapter.Reading == nil || !d.adapter.Reading.Apart || d.log == nil ||
-		!slices.ContainsFunc(drafts, func(x event.Draft) bool { return x.Type == "tool.requested" || strings.HasPrefix(x.Type, "run.") }) {
+		h.from.IsZero() && !slices.ContainsFunc(drafts, func(x event.Draft) bool { return strings.HasPrefix(x.Type, "run.") }) {
 		return
 	}
-	h := &d.hooks
 	if h.live.IsZero() || at.Before(h.live) {
 		h.live = at
 	}

@@ -242,3 +242,31 @@ func TestHooksAndLogTogether(t *testing.T) {
 		})
 	}
 }
+
+// Who hooks calls alone, to be asked about them, has the rest told by the log.
+func TestHooksOfCallsAlone(t *testing.T) {
+	for i := range bothTold {
+		both := &bothTold[i]
+		if !slices.Contains([]string{"claude-code", "codex", "qwen", "kimi"}, both.adapter) { // whose hooks name calls
+			continue
+		}
+		t.Run(both.adapter, func(t *testing.T) {
+			a, ok := all.Find(both.adapter)
+			if !ok {
+				t.Fatal("no such adapter")
+			}
+			p := &player{t: t, both: both, a: &a, logs: t.TempDir(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+			p.restart()
+			if both.head != "" {
+				p.line(p.fill(both.head, 0))
+			}
+			steps := slices.DeleteFunc(slices.Clone(both.turn), func(s string) bool { return s[0] != '>' && !strings.HasPrefix(s, "PreToolUse") })
+			p.play(steps, 1, false)
+			p.play(steps, 2, false)
+			got := p.counts()
+			if got["run.started"] != 2 || got["tool.requested"] != 2 || got["run.finished"] != 2 {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
