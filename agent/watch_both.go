@@ -26,6 +26,7 @@ const (
 type hooksOf struct {
 	live        time.Time // since then they tell, as we heard
 	from, to    time.Time // they told before, as is noted
+	byLog       time.Time // the newest turn that the log told
 	compactions []compacted
 }
 
@@ -80,9 +81,19 @@ func (d *watched) heardHook(drafts []event.Draft, at time.Time) {
 	}
 }
 
-// once drops a compaction that the other channel told.
+// once drops a compaction that the other channel told, and the first turn that a
+// hook tells of, where the log was ahead.
 func (d *watched) once(drafts []event.Draft, hook bool) []event.Draft {
-	return slices.DeleteFunc(drafts, func(x event.Draft) bool {
+	if !slices.ContainsFunc(drafts, func(x event.Draft) bool { return x.Type == compaction || x.Type == "run.started" }) {
+		return drafts
+	}
+	return slices.DeleteFunc(slices.Clone(drafts), func(x event.Draft) bool {
+		if x.Type == "run.started" {
+			if !hook {
+				d.hooks.byLog = x.Time
+			}
+			return hook && x.Run == "" && d.hooks.from.IsZero() && d.hooks.byLog.Sub(x.Time).Abs() < hooksWithin
+		}
 		if x.Type != compaction || x.Key != "" && d.state.Seen(event.DeriveID(d.agent, d.session, x.Type, x.Key)) {
 			return false
 		}
