@@ -103,36 +103,60 @@ func LockSink(path, sink string) (*Lock, error) {
 	return l, err
 }
 
-// glances are the logs that this process has for a moment, to look after them:
-// whoever would own one here waits for that, and takes it for nobody's.
-var glances sync.Map // of chan struct{}, closed when it is over
+// turns are of those in this process who take a log's lock for a moment, to look
+// after it, and of those who would own it and found it taken: one at a time, in
+// the order in which they came. So nobody's glance is taken for an owner.
+var turns = struct {
+	sync.Mutex
+	of map[string]*turn
+}{of: map[string]*turn{}}
 
-// glanceWait bounds the waiting for one.
-const glanceWait = 50 * time.Millisecond
-
-// glance begins to look after a log.
-func glance(path string) (done func()) {
-	over := make(chan struct{})
-	if _, busy := glances.LoadOrStore(path, over); busy {
-		return func() {} // somebody here does, and will be found to own it
-	}
-	return func() { glances.Delete(path); close(over) }
+type turn struct {
+	c    chan struct{} // holds a token while somebody has it
+	want int
 }
 
-// awaitGlance waits until nobody here looks after a log.
-func awaitGlance(path string) {
-	if other, busy := glances.Load(path); busy {
-		select {
-		case <-other.(chan struct{}):
-		case <-time.After(glanceWait):
-		}
+// turnWait bounds the waiting for one.
+const turnWait = 500 * time.Millisecond
+
+// takeTurn waits for a turn at a log; ok is false where that takes too long,
+// and done is to be called in any case.
+func takeTurn(path string) (done func(), ok bool) {
+	turns.Lock()
+	t := turns.of[path]
+	if t == nil {
+		t = &turn{c: make(chan struct{}, 1)}
+		turns.of[path] = t
 	}
+	t.want++
+	turns.Unlock()
+	late := time.NewTimer(turnWait)
+	defer late.Stop()
+	select {
+	case t.c <- struct{}{}:
+		ok = true
+	case <-late.C:
+	}
+	return func() {
+		if ok {
+			<-t.c
+		}
+		turns.Lock()
+		defer turns.Unlock()
+		if t.want--; t.want == 0 {
+			delete(turns.of, path)
+		}
+	}, ok
 }
 
 // Settle makes sure that a log's owner is gone, mends what it left, and gives
 // the log's length.
 func Settle(path string) (int64, error) {
-	defer glance(path)()
+	done, ok := takeTurn(path)
+	defer done()
+	if !ok {
+		return 0, &ErrOwned{Path: path, Pid: os.Getpid()}
+	}
 	l, err := openPath(path)
 	if err != nil {
 		return 0, err

@@ -148,7 +148,8 @@ func IsWatched(path string) bool {
 func OpenPath(path string) (*Log, error) {
 	l, err := openPath(path)
 	if errors.As(err, new(*ErrOwned)) {
-		awaitGlance(path) // which may be over just now
+		done, _ := takeTurn(path) // by who looked after it, perhaps
+		defer done()
 		l, err = openPath(path)
 	}
 	return l, err

@@ -193,14 +193,19 @@ var ErrChanged = errors.New("the log has changed meanwhile")
 type Removal struct {
 	kept  Kept
 	locks []*Lock
-	done  func() // of the glance
+	done  func() // of our turn
 }
 
 // Take takes the right to remove. The error is an *ErrOwned where the session
 // has an owner, or somebody sends its log, and ErrChanged where it had one
 // since it was listed.
 func (k *Kept) Take() (*Removal, error) {
-	r := &Removal{kept: *k, done: glance(k.Path)}
+	done, ok := takeTurn(k.Path)
+	if !ok {
+		done()
+		return nil, &ErrOwned{Path: k.Path, Pid: os.Getpid()}
+	}
+	r := &Removal{kept: *k, done: done}
 	files := []string{".lock"}
 	for _, sink := range k.sinks {
 		files = append(files, "."+sink+".sending")

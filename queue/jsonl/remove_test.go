@@ -54,6 +54,7 @@ func killed(r *Removal) {
 	for _, l := range r.locks {
 		l.f.Close()
 	}
+	r.done()
 }
 
 // A removal that is ended at any of its steps leaves the whole log, or nothing
