@@ -77,12 +77,16 @@ func TestTwin(t *testing.T) {
 func TestTwinOfAnEarlierProcess(t *testing.T) {
 	st := NewState()
 	first := New(Config{Agent: "a", Host: "h", Session: "s", State: NewState()})
-	hook := func(typ string, n int) event.Draft { return say(typ, call("Bash", ""), args("a"), link("Bash", "a"), after(n)) }
+	hook := func(typ string, n int) event.Draft {
+		return say(typ, call("Bash", ""), args("a"), link("Bash", "a"), after(n))
+	}
 	for _, d := range first.Bind(t0, []event.Draft{hook("tool.requested", 0), hook("tool.completed", 1), hook("tool.requested", 20)}) {
 		st.Fold(seal(d))
 	}
 	s := New(Config{Agent: "a", Host: "h", Session: "s", State: st})
-	log := func(typ, id string, n int) event.Draft { return say(typ, call("Bash", id), key(id), args("a"), link("Bash", "a"), after(n)) }
+	log := func(typ, id string, n int) event.Draft {
+		return say(typ, call("Bash", id), key(id), args("a"), link("Bash", "a"), after(n))
+	}
 	out := s.Bind(t0, []event.Draft{log("tool.requested", "c1", 0), log("tool.completed", "c1", 1), log("tool.requested", "c2", 20), log("tool.failed", "c2", 21),
 		log("tool.requested", "c3", 40)})
 	if len(out) != 2 || out[0].Type != "tool.failed" || out[1].Type != "tool.requested" || out[1].Key != "c3" {
