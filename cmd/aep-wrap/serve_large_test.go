@@ -26,6 +26,9 @@ func TestServeLargeHooks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short")
 	}
+	if raceDetector {
+		t.Skip("slow under the race detector, which sees nothing of another process: ./test runs it without")
+	}
 	home := t.TempDir()
 	bin := buildWrap(t, home)
 	port, socket, dir := freeAddr(t), filepath.Join(home, "h.sock"), filepath.Join(home, "hooks")

@@ -29,6 +29,9 @@ func TestServeHeedsItsCgroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short")
 	}
+	if raceDetector {
+		t.Skip("slow under the race detector, which sees nothing of another process: ./test runs it without")
+	}
 	home := t.TempDir()
 	bin := buildWrap(t, home)
 	inside, dir := inCgroup(t, tight)
