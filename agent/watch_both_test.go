@@ -99,6 +99,21 @@ type player struct {
 	n    int      // hooks
 }
 
+// newPlayer begins a session of a runtime, whose log has its head.
+func newPlayer(t *testing.T, both *bothWays) *player {
+	t.Helper()
+	a, ok := all.Find(both.adapter)
+	if !ok {
+		t.Fatal("no such adapter")
+	}
+	p := &player{t: t, both: both, a: &a, logs: t.TempDir(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+	p.restart()
+	if both.head != "" {
+		p.line(p.fill(both.head, 0))
+	}
+	return p
+}
+
 func (p *player) restart() {
 	if p.w != nil {
 		p.w.CloseAll()
@@ -184,15 +199,7 @@ func TestHooksAndLogTogether(t *testing.T) {
 	for i := range bothTold {
 		both := &bothTold[i]
 		t.Run(both.adapter, func(t *testing.T) {
-			a, ok := all.Find(both.adapter)
-			if !ok {
-				t.Fatal("no such adapter")
-			}
-			p := &player{t: t, both: both, a: &a, logs: t.TempDir(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
-			p.restart()
-			if both.head != "" {
-				p.line(p.fill(both.head, 0))
-			}
+			p := newPlayer(t, both)
 			want := map[string]int{}
 			turns := func(n int) {
 				for _, typ := range []string{"run.started", "run.finished", "tool.requested", "tool.completed"} {
@@ -251,15 +258,7 @@ func TestTheLogIsAheadOfTheFirstHook(t *testing.T) {
 			continue
 		}
 		t.Run(both.adapter, func(t *testing.T) {
-			a, ok := all.Find(both.adapter)
-			if !ok {
-				t.Fatal("no such adapter")
-			}
-			p := &player{t: t, both: both, a: &a, logs: t.TempDir(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
-			p.restart()
-			if both.head != "" {
-				p.line(p.fill(both.head, 0))
-			}
+			p := newPlayer(t, both)
 			p.play(both.turn, 1, true)
 			p.play(both.turn, 2, true)
 			want := map[string]int{"run.started": 2, "run.finished": 2, "tool.requested": 2, "tool.completed": 2}
@@ -278,15 +277,7 @@ func TestHooksOfCallsAlone(t *testing.T) {
 			continue
 		}
 		t.Run(both.adapter, func(t *testing.T) {
-			a, ok := all.Find(both.adapter)
-			if !ok {
-				t.Fatal("no such adapter")
-			}
-			p := &player{t: t, both: both, a: &a, logs: t.TempDir(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
-			p.restart()
-			if both.head != "" {
-				p.line(p.fill(both.head, 0))
-			}
+			p := newPlayer(t, both)
 			steps := slices.DeleteFunc(slices.Clone(both.turn), func(s string) bool { return s[0] != '>' && !strings.HasPrefix(s, "PreToolUse") })
 			p.play(steps, 1, false)
 			p.play(steps, 2, false)
