@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -53,6 +54,51 @@ func (c *collector) start() *collector {
 	c.t.Cleanup(c.stop)
 	return c
 }
+
+// startInside starts it on a network of its own, in memory, and gives who reaches
+// it there: whoever waits for it in a synctest bubble waits no real time.
+func (c *collector) startInside() *http.Client {
+	l := &inMemory{conns: make(chan net.Conn), closed: make(chan struct{})}
+	c.Listener.Close()
+	c.Listener = l
+	network := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) }}
+	c.t.Cleanup(network.CloseIdleConnections)
+	c.start()
+	return &http.Client{Transport: network}
+}
+
+// inMemory is a network with one address.
+type inMemory struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *inMemory) dial(ctx context.Context) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case l.conns <- there:
+		return here, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *inMemory) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *inMemory) Close() error    { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *inMemory) Addr() net.Addr  { return l }
+func (l *inMemory) Network() string { return "memory" }
+func (l *inMemory) String() string  { return "collector.test" }
 
 func (c *collector) stop() {
 	c.kill()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"aep-wrap/queue"
@@ -31,7 +32,7 @@ func TestDeadSocket(t *testing.T) {
 		"many batches":              {[]int{4000}, []time.Duration{20 * time.Second}, 0},
 		"batch after batch":         {[]int{1, 1, 1, 1}, []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 2 * time.Second}, 3},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, inside(func(t *testing.T) {
 			m := newManual()
 			c := newCollector(t)
 			c.script = func(n int, p *peer) {
@@ -43,9 +44,9 @@ func TestDeadSocket(t *testing.T) {
 				p.pongs(1)
 				<-p.ctx.Done()
 			}
-			c.start()
+			client := c.startInside()
 			f := queue.NewFeed(queue.Options{})
-			e := start(t, Config{URL: c.URL, Clock: m.clock()}, f)
+			e := start(t, Config{URL: c.URL, Client: client, Clock: m.clock()}, f)
 			until(t, "connected", func() bool { return e.Stats().State == Connected && m.next() > 0 })
 			n := 0
 			for i, d := range v.advances {
@@ -53,21 +54,27 @@ func TestDeadSocket(t *testing.T) {
 					offer(f, n, n+v.offered[i])
 					n += v.offered[i]
 					until(t, "a batch under way", func() bool { return e.Stats().InFlight > 0 })
-					time.Sleep(20 * time.Millisecond) // it is written, as far as that goes
+					synctest.Wait() // it is written, as far as that goes
 				}
 				if i <= v.alive && e.Stats().State != Connected {
 					t.Fatalf("left before advance %d", i)
 				}
 				m.advance(d)
-				time.Sleep(20 * time.Millisecond)
+				synctest.Wait()
 			}
 			until(t, "the end of it", func() bool { return e.Stats().State == Retrying && m.next() > 0 || e.Stats().Hellos == 2 })
 			m.advance(time.Second)
 			until(t, "another connection", func() bool { return e.Stats().Hellos == 2 })
 			flush(t, e)
 			same(t, deduped(c.got()), numbers("s", 0, n))
-		})
+		}))
 	}
+}
+
+// inside runs a test in a bubble, where time passes when all wait for it: how fast
+// a machine is does not matter.
+func inside(f func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, f) }
 }
 
 // TestSlowIsNotDead has a collector take its time for each answer, and a network
@@ -81,47 +88,49 @@ func TestSlowIsNotDead(t *testing.T) {
 		"a quarter of the patience for each answer": {answer: patience / 4},
 		"a megabyte that takes longer to go out":    {write: patience / 8},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(name, inside(func(t *testing.T) {
 			c := newCollector(t)
 			c.script = func(_ int, p *peer) { slowly(p, func(int) time.Duration { return v.answer }) }
-			c.start()
+			client := c.startInside()
 			f := queue.NewFeed(queue.Options{})
 			for i := range 80 { // of 16 KiB
 				it := item(i)
 				it.Line = []byte(strings.Replace(string(it.Line), `"data":{`, `"data":{"x":"`+strings.Repeat("y", 16<<10)+`",`, 1))
 				f.Offer(it)
 			}
-			network := &http.Transport{DialContext: func(ctx context.Context, net_, addr string) (net.Conn, error) {
-				conn, err := (&net.Dialer{}).DialContext(ctx, net_, addr)
+			network := client.Transport.(*http.Transport)
+			dial := network.DialContext
+			network.DialContext = func(ctx context.Context, net_, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, net_, addr)
 				return &narrow{Conn: conn, each: v.write}, err
-			}}
-			defer network.CloseIdleConnections()
+			}
 			batch := 10
 			if v.write > 0 {
 				batch = 80
 			}
-			e := start(t, Config{URL: c.URL, Client: &http.Client{Transport: network}, MaxEvents: batch, MaxBytes: 2 << 20, Timeout: patience}, f)
+			e := start(t, Config{URL: c.URL, Client: client, MaxEvents: batch, MaxBytes: 2 << 20, Timeout: patience}, f)
 			flush(t, e)
 			same(t, c.got(), numbers("s", 0, 80))
 			if s := e.Stats(); s.Hellos != 1 {
 				t.Errorf("%+v", s)
 			}
-		})
+		}))
 	}
 }
 
 // TestSlowerThanOurPatience is a collector that needs longer for a full batch
 // than is waited for it: batches become as small as it can answer, and stay so.
-func TestSlowerThanOurPatience(t *testing.T) {
+func TestSlowerThanOurPatience(t *testing.T) { inside(slowerThanOurPatience)(t) }
+
+func slowerThanOurPatience(t *testing.T) {
 	c := newCollector(t)
 	c.script = func(_ int, p *peer) {
 		slowly(p, func(events int) time.Duration { return time.Duration(events) * time.Millisecond })
 	}
-	c.start()
+	client := c.startInside()
 	f := queue.NewFeed(queue.Options{})
 	offer(f, 0, 4000)
-	e := start(t, Config{URL: c.URL, Timeout: 400 * time.Millisecond}, f)
+	e := start(t, Config{URL: c.URL, Client: client, Timeout: 400 * time.Millisecond}, f)
 	flush(t, e)
 	same(t, deduped(c.got()), numbers("s", 0, 4000))
 	if s := e.Stats(); s.Hellos > 3 || len(c.got()) > 12000 {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -712,7 +713,9 @@ func TestRetryAfter(t *testing.T) {
 
 // TestLiveness pings an idle connection each twenty seconds, and leaves one that
 // does not answer for as long, whatever else it says.
-func TestLiveness(t *testing.T) {
+func TestLiveness(t *testing.T) { inside(liveness)(t) }
+
+func liveness(t *testing.T) {
 	m := newManual()
 	c := newCollector(t)
 	var pings atomic.Int32
@@ -735,15 +738,15 @@ func TestLiveness(t *testing.T) {
 			}
 		}
 	}
-	c.start()
-	e := start(t, Config{URL: c.URL, Clock: m.clock()}, queue.NewFeed(queue.Options{}))
+	client := c.startInside()
+	e := start(t, Config{URL: c.URL, Client: client, Clock: m.clock()}, queue.NewFeed(queue.Options{}))
 	until(t, "connected", func() bool { return e.Stats().State == Connected && m.next() > 0 })
 	third := func(pinged int32) { // of a minute
 		t.Helper()
 		until(t, "a tick is due", func() bool { return m.next() == 20*time.Second })
 		m.advance(20 * time.Second)
 		until(t, "a ping", func() bool { return pings.Load() == pinged })
-		time.Sleep(5 * time.Millisecond) // its pong
+		synctest.Wait() // its pong
 	}
 	for i := range int32(3) {
 		third(i + 1)
@@ -760,7 +763,9 @@ func TestLiveness(t *testing.T) {
 
 // TestSlowButHealthy has pongs come late and one by one: nothing is sent
 // twice, and no more is under way than may be.
-func TestSlowButHealthy(t *testing.T) {
+func TestSlowButHealthy(t *testing.T) { inside(slowButHealthy)(t) }
+
+func slowButHealthy(t *testing.T) {
 	c := newCollector(t)
 	worst := 0
 	c.script = func(_ int, p *peer) {
@@ -797,10 +802,10 @@ func TestSlowButHealthy(t *testing.T) {
 		}
 		p.behaveOn()
 	}
-	c.start()
+	client := c.startInside()
 	f := queue.NewFeed(queue.Options{})
 	offer(f, 0, 100)
-	e := start(t, Config{URL: c.URL, MaxEvents: 5, InFlight: 3}, f)
+	e := start(t, Config{URL: c.URL, Client: client, MaxEvents: 5, InFlight: 3}, f)
 	flush(t, e)
 	same(t, c.got(), numbers("s", 0, 100))
 	if worst != 3 {
