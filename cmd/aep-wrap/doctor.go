@@ -730,6 +730,11 @@ func (d *doctor) road() {
 	}
 	l.makeDir()
 	defer l.cleanUp()
+	defer func() { // when nobody writes beside it any more
+		if l.logDir != "" {
+			sweepLog(jsonl.Path(l.logDir, l.name, l.id))
+		}
+	}()
 	if err := l.makeSink(); err != nil {
 		d.bad("road", "mend --collector", "%v", err)
 		return
@@ -778,7 +783,6 @@ func (d *doctor) road() {
 	log := jsonl.Path(l.logDir, l.name, l.id)
 	if l.logDir != "" {
 		raw, err := os.ReadFile(log)
-		defer sweepLog(log)
 		if err != nil || !bytes.Contains(raw, []byte("x.aep-wrap.doctor.tested")) {
 			d.bad("road", "see "+tilde(a.paths.ownLog(), a.paths.home), "the test event is not in its session log %s", tilde(log, a.paths.home))
 			return

@@ -3,26 +3,37 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"aep-wrap/queue/jsonl"
 )
 
 func newPsCmd(a *app) *cobra.Command {
 	var all bool
+	var room func() int
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the sessions, what each is doing, and what waits for an answer",
-		Long: `Lists the agents' sessions that have not ended: whether each works, waits for an
-answer, is paused, idle, or has failed its last run; its last event; and how many
-requests of its wait. Whether it can be commanded is what aep-wrap roster says.
-With --all those that ended are there too, as far as the collector holds them.`,
+		Long: `Lists the agents' sessions that live: whether each works, waits for an answer, is
+paused, idle, or has failed its last run; its last event; and how many requests of
+its wait. Whether it can be commanded is what aep-wrap roster says.
+
+A session lives while somebody is connected for it, or its wrapper runs here. Of
+one that is only watched, or is told from elsewhere without a connection, nobody
+says that it is over: it counts as living for ten minutes after its last event.
+With --all the others are there too, as far as the collector holds them: those
+that ended, and those that are gone without an end.`,
 		Example: `  aep-wrap ps
   aep-wrap ps --json | jq 'select(.waiting > 0)'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.ps(cmd.Context(), all) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.ps(cmd.Context(), all, room()) },
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "those that ended too")
+	cmd.Flags().BoolVar(&all, "all", false, "those that ended, or are gone, too")
+	room = a.roomFlag(cmd)
 	return cmd
 }
 
@@ -37,6 +48,7 @@ type sessionRecord struct {
 	Run       string    `json:"run,omitempty"`
 	Started   time.Time `json:"started_at"`
 	LastEvent lastEvent `json:"last_event"`
+	Live      bool      `json:"live"`
 	Connected bool      `json:"connected"`
 	Accepts   []string  `json:"accepts"`
 }
@@ -46,7 +58,7 @@ type lastEvent struct {
 	Time time.Time `json:"time"`
 }
 
-func (a *app) ps(ctx context.Context, all bool) error {
+func (a *app) ps(ctx context.Context, all bool, room int) error {
 	f, err := a.held(ctx, "")
 	if err != nil {
 		return err
@@ -65,8 +77,9 @@ func (a *app) ps(ctx context.Context, all bool) error {
 		waiting[q.member]++
 	}
 	var shown []*member
+	live := map[*member]bool{}
 	for _, m := range f.list() {
-		if all || m.state() != "ended" {
+		if live[m] = a.lives(m, now); m.agent != doctorAdapter.Name && (all || live[m]) {
 			shown = append(shown, m)
 		}
 	}
@@ -74,7 +87,7 @@ func (a *app) ps(ctx context.Context, all bool) error {
 		enc := a.encoder()
 		for _, m := range shown {
 			r := sessionRecord{Session: m.name, Agent: m.agent, Host: host(m.source), Source: m.source, State: m.state(), Waiting: waiting[m],
-				Run: m.run, Started: m.started, LastEvent: lastEvent{m.lastType, m.last}, Connected: m.claim != nil, Accepts: []string{}}
+				Run: m.run, Started: m.started, LastEvent: lastEvent{m.lastType, m.last}, Live: live[m], Connected: m.claim != nil, Accepts: []string{}}
 			if m.claim != nil {
 				r.Accepts = append(r.Accepts, m.claim.Accepts()...)
 			}
@@ -85,7 +98,11 @@ func (a *app) ps(ctx context.Context, all bool) error {
 		return nil
 	}
 	if len(shown) == 0 {
-		a.note("no session is open")
+		if len(f.sessions) > 0 && !all {
+			a.note("no session lives; aep-wrap ps --all lists those that did")
+		} else {
+			a.note("no session is open")
+		}
 		return nil
 	}
 	names := make([]string, 0, len(f.sessions))
@@ -93,29 +110,71 @@ func (a *app) ps(ctx context.Context, all bool) error {
 		names = append(names, m.name)
 	}
 	short := shortest(names)
-	rows := [][]string{{"SESSION", "AGENT", "HOST", "STATE", "WAITS", "LAST", "EVENT"}}
+	rows := [][]string{psHeads[:]}
 	for _, m := range shown {
 		state := m.state()
-		if m.claim == nil && state != "ended" {
+		switch {
+		case state == "ended":
+		case !live[m]:
+			state = "gone"
+		case m.claim == nil:
 			state += "*"
 		}
 		waits := ""
 		if n := waiting[m]; n > 0 {
 			waits = fmt.Sprint(n)
 		}
-		rows = append(rows, []string{short[m.name], clip(m.agent, 20), clip(host(m.source), 20), state, waits, ago(now.Sub(m.last)), m.lastType})
+		rows = append(rows, []string{short[m.name], m.agent, host(m.source), state, waits, ago(now.Sub(m.last)), m.lastType})
 	}
-	if err := a.table(rows); err != nil {
+	// A name that is cut is none: the session gives nothing.
+	if err := a.table(rows, room, floor{psHost, 8}, floor{psAgent, 8}, floor{psEvent, 16}, floor{psHost, 0}, floor{psEvent, 0}); err != nil {
 		return err
 	}
 	for _, m := range shown {
-		if m.claim == nil && m.state() != "ended" {
+		if m.claim == nil && live[m] {
 			a.note("* is not connected now: it cannot be commanded")
 			break
 		}
 	}
 	return nil
 }
+
+// quietFor is how long a session of which nobody says whether it is over lives on
+// after its last event.
+const quietFor = 10 * time.Minute
+
+// lives says whether a session goes on, as far as that can be known here.
+func (a *app) lives(m *member, now time.Time) bool {
+	switch {
+	case m.claim != nil:
+		return true
+	case m.ended:
+		return false
+	}
+	log := jsonl.Path(a.cfg.LogDir, m.agent, m.name)
+	if _, err := os.Stat(log); err == nil && host(m.source) == hostname() {
+		switch {
+		case held(strings.TrimSuffix(log, ".jsonl") + ".lock"):
+			return true
+		case !jsonl.IsWatched(log):
+			return false // its wrapper would have it
+		}
+	}
+	return now.Sub(m.last) < quietFor
+}
+
+// The columns of ps.
+const (
+	psSession = iota
+	psAgent
+	psHost
+	psState
+	psWaits
+	psLast
+	psEvent
+)
+
+var psHeads = [...]string{psSession: "SESSION", psAgent: "AGENT", psHost: "HOST", psState: "STATE", psWaits: "WAITS", psLast: "LAST", psEvent: "EVENT"}
 
 // past says when something was.
 func past(d time.Duration) string {

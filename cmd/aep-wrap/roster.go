@@ -52,7 +52,7 @@ func (a *app) showRoster(claims []client.Claim) error {
 		}
 		rows = append(rows, []string{c.Session, c.Agent, c.Instance, accepts})
 	}
-	return a.table(rows)
+	return a.table(rows, 0)
 }
 
 // encoder writes an object a line, characters as they are.
@@ -70,15 +70,19 @@ func (a *app) note(words string) {
 }
 
 // table prints rows, the first of them the head; columns are as wide as what
-// stands in them, and the last is free.
-func (a *app) table(rows [][]string) error {
+// stands in them, or, where a line has no more cells than room, those that give
+// are narrower.
+func (a *app) table(rows [][]string, room int, giving ...floor) error {
 	look := a.lookOf(a.Stdout)
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i := range row {
 			row[i] = visible(row[i])
-			widths[i] = max(widths[i], len([]rune(row[i])))
+			widths[i] = max(widths[i], cells(row[i]))
 		}
+	}
+	if room > 0 {
+		narrow(widths, room-2*(len(widths)-1), giving...)
 	}
 	for n, row := range rows {
 		var b strings.Builder
@@ -86,10 +90,7 @@ func (a *app) table(rows [][]string) error {
 			if i > 0 {
 				b.WriteString("  ")
 			}
-			if i < len(row)-1 {
-				cell = pad(cell, widths[i])
-			}
-			b.WriteString(cell)
+			b.WriteString(pad(fit(cell, widths[i]), widths[i]))
 		}
 		line := strings.TrimRight(b.String(), " ")
 		if n == 0 {

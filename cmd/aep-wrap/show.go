@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/clipperhouse/displaywidth"
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"aep-wrap/event"
@@ -23,6 +25,66 @@ func (a *app) lookOf(w io.Writer) look {
 	f, ok := w.(interface{ Fd() uintptr })
 	return look{ok && term.IsTerminal(int(f.Fd())) && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb"}
 }
+
+// terminalWidth is how many cells a line of w has; 0 where w is no terminal, or
+// one that does not say.
+func terminalWidth(w any) int {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return max(width, 0)
+}
+
+// roomFlag gives a command --wide, and says how many cells its lines have; 0 is
+// as many as they take.
+func (a *app) roomFlag(cmd *cobra.Command) func() int {
+	wide := cmd.Flags().Bool("wide", false, "whole lines, also where they are wider than the terminal")
+	return func() int {
+		if *wide {
+			return 0
+		}
+		return terminalWidth(a.Stdout)
+	}
+}
+
+// cells is how many cells of a terminal visible text takes.
+func cells(s string) int { return displaywidth.String(s) }
+
+// fit shortens visible text to n cells.
+func fit(s string, n int) string {
+	switch {
+	case len(s) <= n || cells(s) <= n:
+		return s
+	case n <= 0:
+		return ""
+	}
+	return displaywidth.TruncateString(s, n, "…")
+}
+
+// pad fills visible text up to n cells; colours are put around the whole.
+func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-cells(s))) }
+
+// narrow makes columns fit into room: each gives, in its turn, what it has beyond
+// its floor.
+func narrow(widths []int, room int, turns ...floor) {
+	over := -room
+	for _, w := range widths {
+		over += w
+	}
+	for _, t := range turns {
+		give := min(max(0, over), max(0, widths[t.column]-t.cells))
+		widths[t.column] -= give
+		over -= give
+	}
+}
+
+// floor is how narrow a column may become.
+type floor struct{ column, cells int }
 
 // The colours, as a terminal is told them.
 const (

@@ -62,13 +62,117 @@ func TestColourIsForTerminals(t *testing.T) {
 	if e.Header, _, err = event.ParseHeader(e.Line); err != nil {
 		t.Fatal(err)
 	}
-	plain := string((&tailPrinter{}).appendLine(nil, e))
+	plain := string((&tailPrinter{room: cellsOf(0)}).appendLine(nil, e))
 	if strings.ContainsRune(plain, '\x1b') || strings.Count(plain, "\n") != 1 || !strings.Contains(plain, `\x1b]0;t\x07`) {
 		t.Errorf("got %q", plain)
 	}
-	coloured := string((&tailPrinter{look: look{true}}).appendLine(nil, e))
+	coloured := string((&tailPrinter{look: look{true}, room: cellsOf(0)}).appendLine(nil, e))
 	if rest := strings.NewReplacer("\x1b[31m", "", "\x1b[2m", "", "\x1b[0m", "").Replace(coloured); strings.ContainsRune(rest, '\x1b') || rest == coloured {
 		t.Errorf("got %q", coloured)
+	}
+}
+
+func cellsOf(n int) func() int { return func() int { return n } }
+
+func TestFit(t *testing.T) {
+	for _, tt := range []struct {
+		in    string
+		cells int
+		n     int
+		want  string
+	}{
+		{"plain", 5, 5, "plain"},
+		{"plain", 5, 4, "pla…"},
+		{"plain", 5, 1, "…"},
+		{"plain", 5, 0, ""},
+		{"plain", 5, -3, ""},
+		{"ünïcödé", 7, 4, "ünï…"},
+		{"漢字漢字", 8, 8, "漢字漢字"},
+		{"漢字漢字", 8, 6, "漢字…"}, // half a character is none
+		{"漢字漢字", 8, 5, "漢字…"},
+		{"e\u0301e\u0301e\u0301", 3, 2, "e\u0301…"},
+		{"👍👍👍", 6, 4, "👍…"},
+	} {
+		if got := cells(tt.in); got != tt.cells {
+			t.Errorf("cells(%q) = %d, want %d", tt.in, got, tt.cells)
+		}
+		if got := fit(tt.in, tt.n); got != tt.want {
+			t.Errorf("fit(%q, %d) = %q, want %q", tt.in, tt.n, got, tt.want)
+		}
+		if got := pad(fit(tt.in, tt.n), 10); tt.n > 0 && cells(got) != 10 {
+			t.Errorf("pad(%q, 10) has %d cells", got, cells(got))
+		}
+	}
+}
+
+// No line is longer than the terminal is wide, whatever stands in it, and nothing
+// is left out where there is none.
+func TestLinesFitTheTerminal(t *testing.T) {
+	const lines = `{"aep":"0.1","id":"1","type":"session.started","time":"2026-01-02T03:04:05Z","source":"aep://h","agent":"an-agent-with-a-long-name","session":"01JX9YB2Z1QK3M5V7X9Z1B3D5F","seq":1}
+{"aep":"0.1","id":"2","type":"run.started","time":"2026-01-02T03:04:06Z","source":"aep://h","agent":"an-agent-with-a-long-name","session":"01JX9YB2Z1QK3M5V7X9Z1B3D5F","run":"r","seq":2,"cause":"1"}
+{"aep":"0.1","id":"3","type":"x.some-vendor.attention.resumed_once_more.and_again","subject":"漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字","time":"2026-01-02T03:04:07Z","source":"aep://h","agent":"an-agent-with-a-long-name","session":"01JX9YB2Z1QK3M5V7X9Z1B3D5F","run":"r","seq":3,"cause":"2","data":{"status":"👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍👍 \u001b[2Jto the end"}}
+{"aep":"0.1","id":"4","type":"session.compacted","time":"2026-01-02T03:04:08Z","source":"aep://h","agent":"an-agent-with-a-long-name","session":"01JX9YB2Z1QK3M5V7X9Z1B3D5F","seq":4}
+{"aep":"0.1","id":"5","type":"tool.completed","subject":"Bash","time":"2026-01-02T05:04:07Z","source":"aep://h","agent":"an-agent-with-a-long-name","session":"01JX9YB2Z1QK3M5V7X9Z1B3D5F","run":"r","seq":5,"cause":"3","data":{"status":"success","duration_ms":7260000}}
+`
+	s := newStory(false)
+	var events []client.Event
+	for line := range strings.Lines(lines) {
+		line = strings.TrimSuffix(line, "\n")
+		s.add([]byte(line))
+		e := client.Event{Line: []byte(line)}
+		var err error
+		if e.Header, _, err = event.ParseHeader(e.Line); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	s.sort()
+	views := map[string]func(room int) string{
+		"timeline": func(room int) string {
+			var b strings.Builder
+			(&drawing{w: &b, s: s, room: room}).draw(false)
+			return b.String()
+		},
+		"tree": func(room int) string {
+			var b strings.Builder
+			(&drawing{w: &b, s: s, room: room}).draw(true)
+			return b.String()
+		},
+		"tail": func(room int) string {
+			var b []byte
+			p := &tailPrinter{room: cellsOf(room)}
+			for _, e := range events {
+				b = p.appendLine(b, e)
+			}
+			return string(b)
+		},
+		"table": func(room int) string {
+			var b bytes.Buffer
+			a := &app{Stdout: &b, Getenv: func(string) string { return "" }}
+			if err := a.table([][]string{{"A", "B", "C"}, {"whole", strings.Repeat("漢字", 30), strings.Repeat("to the end ", 30)}}, room, floor{1, 8}, floor{2, 8}); err != nil {
+				t.Fatal(err)
+			}
+			return b.String()
+		},
+	}
+	for name, view := range views {
+		for _, room := range []int{40, 50, 80, 109, 110, 200} {
+			for line := range strings.Lines(view(room)) {
+				line = strings.TrimSuffix(line, "\n")
+				if n := cells(line); n > room && !strings.HasPrefix(line, "an-agent") { // the session's whole name
+					t.Errorf("%s: %d cells of %d: %q", name, n, room, line)
+				}
+			}
+		}
+		if whole := view(0); !strings.Contains(whole, "to the end") || strings.Contains(whole, "…") {
+			t.Errorf("%s: something is left out:\n%s", name, whole)
+		}
+	}
+	if whole := views["timeline"](0); strings.Count(whole, "run r\n") != 1 {
+		t.Errorf("a run that goes on is named again:\n%s", whole)
+	}
+	if line := views["tail"](80); !strings.Contains(line, "01JX9YB2 ") {
+		t.Errorf("the session's name does not do as an argument:\n%s", line)
 	}
 }
 

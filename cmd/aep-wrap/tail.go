@@ -24,12 +24,14 @@ import (
 func newTailCmd(a *app) *cobra.Command {
 	var filter, session, from string
 	var ring bell
+	var room func() int
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Watch events as they happen",
 		Long: `Follows a collector's stream: every session of this user, or what --filter and
 --session choose. When the connection breaks it is made again, and goes on where
-it was.`,
+it was. On a terminal a line is as long as that is wide; what it shows there of a
+session's name does as an argument. Elsewhere, and with --wide, nothing is left out.`,
 		Example: `  aep-wrap tail
   aep-wrap tail --from all                               begin with what the collector holds
   aep-wrap tail --session 01JX9YB                        one session, by the beginning of its name
@@ -58,7 +60,7 @@ it was.`,
 				}
 			}
 			cfg.Filter, cfg.All = filter, from == "all"
-			err = a.tail(ctx, cfg, session, ring)
+			err = a.tail(ctx, cfg, session, ring, room)
 			if ctx.Err() != nil {
 				return nil // the user has seen enough
 			}
@@ -71,6 +73,7 @@ it was.`,
 	_ = cmd.RegisterFlagCompletionFunc("session", a.completeTarget)
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"all", "now"}, cobra.ShellCompDirectiveNoFileComp))
 	ring.flag(cmd)
+	room = a.roomFlag(cmd)
 	return cmd
 }
 
@@ -156,7 +159,7 @@ func (a *app) tellConnection() func(client.Notice) {
 // so.
 const quietTime = 300 * time.Millisecond
 
-func (a *app) tail(ctx context.Context, cfg client.Config, session string, ring bell) error {
+func (a *app) tail(ctx context.Context, cfg client.Config, session string, ring bell, room func() int) error {
 	told := a.tellConnection()
 	waiting := time.AfterFunc(time.Hour, func() { a.note("waiting for events") })
 	waiting.Stop()
@@ -169,7 +172,7 @@ func (a *app) tail(ctx context.Context, cfg client.Config, session string, ring 
 		first = first && n.Kind != client.Connected
 		told(n)
 	}
-	p := &tailPrinter{w: a.Stdout, look: a.lookOf(a.Stdout), json: a.cfg.JSON}
+	p := &tailPrinter{w: a.Stdout, look: a.lookOf(a.Stdout), json: a.cfg.JSON, room: room}
 	return client.Follow(ctx, cfg, func(e client.Event) error {
 		if !strings.HasPrefix(e.Session, session) {
 			return nil
@@ -187,6 +190,7 @@ type tailPrinter struct {
 	w    io.Writer
 	look look
 	json bool
+	room func() int // the cells of a line at present; 0 is as many as it takes
 	buf  []byte
 }
 
@@ -207,23 +211,56 @@ func (p *tailPrinter) appendLine(dst []byte, e client.Event) []byte {
 		data = nil
 	}
 	t := tell(&event.Event{Header: e.Header, Data: json.RawMessage(data)})
-	who := clip(visible(e.Agent), 16)
-	if e.Session != "" {
-		who += " " + shortName(visible(e.Session))
+	room := p.room()
+	form := broadForm
+	if room > 0 && room < form.cells {
+		form = narrowForm
 	}
-	dst = fmt.Appendf(dst, "%s  %-29s  %s", p.look.paint(dim, e.Time.Local().Format("15:04:05.000")), who, p.look.paint(colourOf(&e.Header), pad(e.Type, 27)))
+	who, session := visible(e.Agent), visible(e.Session)
+	if room > 0 {
+		who, session = fit(who, form.agent), shortName(session, form.session)
+	}
+	who = pad(strings.TrimRight(who+" "+session, " "), form.agent+1+form.session)
+	when, typ := e.Time.Local().Format(form.time), pad(e.Type, form.typ)
+	took := ""
+	if t.took > 0 {
+		took = "  " + span(t.took)
+	}
+	var what []string
 	for _, s := range []string{t.subject, t.state} {
 		if s != "" {
-			dst = append(dst, "  "...)
-			dst = append(dst, clip(visible(clip(s, 400)), 120)...)
+			what = append(what, visible(clip(s, 400)))
 		}
 	}
-	if t.took > 0 {
-		dst = append(dst, "  "...)
-		dst = append(dst, p.look.paint(dim, span(t.took))...)
+	rest := strings.Join(what, "  ")
+	if room > 0 {
+		left := room - cells(when) - 2 - cells(who) - 2
+		typ = fit(typ, left)
+		rest = fit(rest, left-cells(typ)-2-cells(took))
+		if left < cells(typ)+2+cells(rest)+cells(took) {
+			took = ""
+		}
 	}
+	dst = fmt.Appendf(dst, "%s  %s  %s", p.look.paint(dim, when), who, p.look.paint(colourOf(&e.Header), typ))
+	if rest != "" {
+		dst = append(append(dst, "  "...), rest...)
+	}
+	dst = append(dst, p.look.paint(dim, took)...)
 	return append(trimRight(dst), '\n')
 }
+
+// form is how a line of tail is laid out: its columns' cells, and from how many
+// on it is used.
+type form struct {
+	cells               int
+	time                string
+	agent, session, typ int
+}
+
+var (
+	broadForm  = form{cells: 110, time: "15:04:05.000", agent: 16, session: 12, typ: 27}
+	narrowForm = form{time: time.TimeOnly, agent: 11, session: 8, typ: 20}
+)
 
 func trimRight(b []byte) []byte {
 	for len(b) > 0 && b[len(b)-1] == ' ' {
@@ -232,14 +269,14 @@ func trimRight(b []byte) []byte {
 	return b
 }
 
-// pad fills text up with spaces; colours are put around the whole.
-func pad(s string, n int) string { return fmt.Sprintf("%-*s", n, s) }
-
 // shortName is as much of a session's name as a line has room for. A ULID's
-// and a UUID's beginning tell sessions apart, and do as an argument.
-func shortName(s string) string {
-	if len(s) <= 12 {
-		return s
+// and a UUID's beginning tell sessions apart, and do as an argument: nothing says
+// that more follows.
+func shortName(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i]
+		}
 	}
-	return clip(s, 12)
+	return s
 }

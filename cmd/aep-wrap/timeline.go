@@ -26,12 +26,15 @@ import (
 
 func newTimelineCmd(a *app) *cobra.Command {
 	var tree bool
+	var room func() int
 	cmd := &cobra.Command{
 		Use:   "timeline SESSION",
 		Short: "Show what happened in one session",
 		Long: `Reads a session from its log, or, where this machine has none, from the
 collector, and shows it in order: when, what, on what, how it went, how long it
-took. SESSION is the session's name or the beginning of it, or a log's path.`,
+took. SESSION is the session's name or the beginning of it, or a log's path. On a
+terminal a line is as long as that is wide; elsewhere, and with --wide, nothing is
+left out.`,
 		Example: `  aep-wrap timeline 01JX9YB
   aep-wrap timeline 01JX9YB --tree       what led to what
   aep-wrap timeline ./run.jsonl
@@ -48,9 +51,10 @@ took. SESSION is the session's name or the beginning of it, or a log's path.`,
 			if err != nil {
 				return err
 			}
-			return a.showStory(s, tree)
+			return a.showStory(s, tree, room())
 		},
 	}
+	room = a.roomFlag(cmd)
 	cmd.Flags().BoolVar(&tree, "tree", false, "indent each event under the one that caused it")
 	return cmd
 }
@@ -61,7 +65,7 @@ func (a *app) showTimeline(path string) error {
 	if err != nil {
 		return err
 	}
-	return a.showStory(s, false)
+	return a.showStory(s, false, terminalWidth(a.Stdout))
 }
 
 // findStory finds a session by a path, its name, or the beginning of it: in
@@ -348,7 +352,7 @@ func (sc *scene) pair() (begins, ends string) {
 	return "", ""
 }
 
-func (a *app) showStory(s *story, tree bool) error {
+func (a *app) showStory(s *story, tree bool, room int) error {
 	w := bufio.NewWriterSize(a.Stdout, 64<<10)
 	if a.cfg.JSON {
 		for _, sc := range s.scenes {
@@ -356,7 +360,7 @@ func (a *app) showStory(s *story, tree bool) error {
 		}
 		return w.Flush()
 	}
-	d := drawing{w: w, look: a.lookOf(a.Stdout), s: s}
+	d := drawing{w: w, look: a.lookOf(a.Stdout), s: s, room: room}
 	d.draw(tree)
 	return w.Flush()
 }
@@ -366,17 +370,32 @@ type drawing struct {
 	w      io.Writer
 	look   look
 	s      *story
+	room   int // cells of a line; 0 is as many as it takes
 	start  time.Time
-	widths [2]int // of type and subject
+	widths []int // of the columns
 }
 
-// The widest that columns become.
+// The columns. The last is as wide as what stands in it.
+const (
+	colOffset = iota
+	colType
+	colSubject
+	colTook
+	colState
+)
+
+var heads = [...]string{colOffset: "OFFSET", colType: "TYPE", colSubject: "SUBJECT", colTook: "TOOK", colState: "STATE"}
+
+// The widest that columns become for what stands in them. More of it is not cut
+// off for that, where there is room.
 const (
 	maxType    = 44
 	maxSubject = 32
-	maxState   = 72
 	maxBranch  = 16 // levels of a tree that are drawn
 )
+
+// giving are the columns that give room to others, in their turns.
+var giving = []floor{{colState, 16}, {colSubject, 12}, {colType, 20}, {colSubject, 8}, {colType, 8}, {colState, 0}, {colSubject, 0}}
 
 func (d *drawing) draw(tree bool) {
 	scenes := d.s.scenes
@@ -395,8 +414,13 @@ func (d *drawing) draw(tree bool) {
 		}
 	}
 	first := scenes[0]
-	fmt.Fprintf(d.w, "%s  %s\n", d.look.paint(bold, visible(cmp.Or(agent, first.Agent))+" · "+visible(cmp.Or(session, first.Session))),
-		d.look.paint(dim, fmt.Sprintf("%s · %s · %s", d.start.Local().Format("2006-01-02 15:04:05"), span(end.Sub(d.start)), count(len(scenes), "event"))))
+	who := visible(cmp.Or(agent, first.Agent)) + " · " + visible(cmp.Or(session, first.Session))
+	when := fmt.Sprintf("%s · %s · %s", d.start.Local().Format("2006-01-02 15:04:05"), span(end.Sub(d.start)), count(len(scenes), "event"))
+	between := "  "
+	if d.room > 0 && cells(who+between+when) > d.room { // the name stays whole
+		between = "\n"
+	}
+	fmt.Fprintf(d.w, "%s%s%s\n", d.look.paint(bold, who), between, d.look.paint(dim, when))
 
 	var order []int
 	var branch []string
@@ -408,43 +432,76 @@ func (d *drawing) draw(tree bool) {
 			order[i] = i
 		}
 	}
-	d.widths = [2]int{len("TYPE"), len("SUBJECT")}
-	for n, i := range order {
-		indent := len([]rune(branch[n]))
-		if !tree && scenes[i].Run != "" {
-			indent = 2
-		}
-		d.widths[0] = max(d.widths[0], min(len(scenes[i].Type)+indent, maxType))
-		d.widths[1] = max(d.widths[1], min(len([]rune(visible(scenes[i].subject))), maxSubject))
-	}
-	fmt.Fprintf(d.w, "\n%s\n", d.look.paint(dim, fmt.Sprintf("%10s  %-*s  %-*s  %7s  %s", "OFFSET", d.widths[0], "TYPE", d.widths[1], "SUBJECT", "TOOK", "STATE")))
+	d.measure(order, branch, tree)
+	fmt.Fprintf(d.w, "\n%s\n", d.look.paint(dim, d.cut(fmt.Sprintf("%*s  %s  %s  %*s  %s", d.widths[colOffset], heads[colOffset],
+		pad(heads[colType], d.widths[colType]), pad(heads[colSubject], d.widths[colSubject]), d.widths[colTook], heads[colTook], heads[colState]))))
 	run := ""
 	for n, i := range order {
 		sc := &scenes[i]
 		indent := branch[n]
 		if !tree {
-			if sc.Run != "" && sc.Run != run {
-				fmt.Fprintf(d.w, "%10s  %s\n", "", d.look.paint(dim, "run "+visible(sc.Run)))
-			}
-			run = sc.Run
-			if run != "" {
-				indent = "  "
+			if sc.Run != "" {
+				if sc.Run != run { // what is of no run between two events of one does not end it
+					fmt.Fprintf(d.w, "%*s  %s\n", d.widths[colOffset], "", d.look.paint(dim, "run "+visible(sc.Run)))
+				}
+				run, indent = sc.Run, "  "
 			}
 		}
 		d.row(sc, indent)
 	}
 }
 
-func (d *drawing) row(sc *scene, indent string) {
-	took := ""
-	if sc.took > 0 {
-		took = span(sc.took)
+// measure makes the columns as wide as what stands in them, and then as narrow as
+// the terminal wants them.
+func (d *drawing) measure(order []int, branch []string, tree bool) {
+	d.widths = make([]int, len(heads))
+	for column, head := range heads {
+		d.widths[column] = len(head)
 	}
-	typ := sc.Type
-	room := d.widths[0] - len([]rune(indent))
-	line := fmt.Sprintf("%s  %s%s  %-*s  %s  %s", d.look.paint(dim, fmt.Sprintf("%10s", offset(sc.Time.Sub(d.start)))),
-		d.look.paint(dim, indent), d.look.paint(colourOf(&sc.Header), pad(clip(typ, max(room, 8)), room)),
-		d.widths[1], clip(visible(sc.subject), d.widths[1]), d.look.paint(dim, fmt.Sprintf("%7s", took)), clip(visible(sc.state), maxState))
+	for n, i := range order {
+		sc := &d.s.scenes[i]
+		indent := cells(branch[n])
+		if !tree && sc.Run != "" {
+			indent = 2
+		}
+		for column, need := range []int{len(offset(sc.Time.Sub(d.start))), min(cells(sc.Type)+indent, maxType), min(cells(visible(sc.subject)), maxSubject), len(sc.span()), cells(visible(sc.state))} {
+			d.widths[column] = max(d.widths[column], need)
+		}
+	}
+	if d.room == 0 {
+		d.widths[colOffset], d.widths[colTook] = 10, 7
+	} else {
+		narrow(d.widths, d.room-2*(len(d.widths)-1), giving...)
+	}
+}
+
+// cut ends a line where the terminal does.
+func (d *drawing) cut(line string) string {
+	if d.room == 0 {
+		return line
+	}
+	return fit(line, d.room)
+}
+
+// span is how long it took.
+func (sc *scene) span() string {
+	if sc.took > 0 {
+		return span(sc.took)
+	}
+	return ""
+}
+
+func (d *drawing) row(sc *scene, indent string) {
+	typ, subject, state := sc.Type, visible(sc.subject), visible(sc.state)
+	if d.room > 0 {
+		indent = fit(indent, d.widths[colType]-8)
+		typ = fit(typ, d.widths[colType]-cells(indent))
+		subject = fit(subject, d.widths[colSubject])
+		state = fit(state, d.widths[colState])
+	}
+	line := fmt.Sprintf("%s  %s%s  %s  %s  %s", d.look.paint(dim, fmt.Sprintf("%*s", d.widths[colOffset], offset(sc.Time.Sub(d.start)))),
+		d.look.paint(dim, indent), d.look.paint(colourOf(&sc.Header), pad(typ, d.widths[colType]-cells(indent))),
+		pad(subject, d.widths[colSubject]), d.look.paint(dim, fmt.Sprintf("%*s", d.widths[colTook], sc.span())), state)
 	fmt.Fprintln(d.w, strings.TrimRight(line, " "))
 }
 
