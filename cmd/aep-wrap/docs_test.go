@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -19,16 +18,7 @@ var updateDocs = flag.Bool("update-docs", false, "write docs/cli.md anew")
 // docs/cli.md is what the command line says of itself.
 func TestCommandLinePageIsCurrent(t *testing.T) {
 	const file = "../../docs/cli.md"
-	home := t.TempDir()
-	getenv := func(name string) string {
-		if name == "HOME" {
-			return home
-		}
-		return ""
-	}
-	a := &app{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
-		Getenv: getenv, Environ: func() []string { return nil }, paths: findPaths(getenv)}
-	want := commandLinePage(newRootCmd(a))
+	want := commandLinePage(newRootCmd(quietApp(t)))
 	have, err := os.ReadFile(file)
 	if err != nil && !*updateDocs {
 		t.Fatal(err)
@@ -110,6 +100,24 @@ func writeCommand(b *bytes.Buffer, c *cobra.Command, level int) {
 	})
 	if rows > 0 {
 		b.WriteString("\n")
+	}
+	if c.HasParent() {
+		var names []string
+		settingsOf(c).VisitAll(func(f *pflag.Flag) { names = append(names, "`--"+f.Name+"`") })
+		if len(names) > 0 {
+			fmt.Fprintf(b, "Settings: %s.\n\n", strings.Join(names, " "))
+		}
+	} else {
+		for _, g := range c.Groups() {
+			var names []string
+			for _, sub := range c.Commands() {
+				if sub.GroupID == g.ID && sub.IsAvailableCommand() {
+					names = append(names, fmt.Sprintf("[%s](#aep-wrap-%s)", sub.Name(), sub.Name()))
+				}
+			}
+			fmt.Fprintf(b, "* %s %s\n", g.Title, strings.Join(names, ", "))
+		}
+		b.WriteString("\nEvery command takes every [setting](#settings) as a flag; with each stand those that\nmatter to it. A word that is neither a command nor found in `PATH`, and near to a\ncommand, is told which may be meant.\n\n")
 	}
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "completion" {

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"aep-wrap/agent"
 )
 
 // noConfig annotates a command that works whatever the configuration says.
@@ -34,10 +37,15 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.configure(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case len(args) == 0 && cmd.Flags().NFlag() > 0:
+				return usageError("there is no AGENT to run: write it behind the flags, such as aep-wrap --capture redacted claude, or name a command, such as aep-wrap ps --json; see aep-wrap --help")
+			case len(args) == 0:
 				return errors.Join(cmd.Help(), &exitError{code: 2})
+			case cmd.ArgsLenAtDash() == 0:
+				return a.run(args)
 			}
-			return a.run(args)
+			return meant(cmd, args[0], a.run(args))
 		},
 		ValidArgsFunction: completeAgent,
 	}
@@ -51,9 +59,38 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(commands(a)...)
+	addCommands(root, commands(a))
 	usageOf(root)
+	a.setHelp(root)
 	return root
+}
+
+// meant adds to an error which command may have been meant by a word that is
+// neither one nor an agent's.
+func meant(cmd *cobra.Command, word string, err error) error {
+	if !errors.Is(err, agent.ErrNotFound) {
+		return err
+	}
+	if near := nearCommands(cmd, word); near != "" {
+		return &exitError{code: exitCode(err), err: fmt.Errorf("%s: %w; did you mean %s?", word, agent.ErrNotFound, near)}
+	}
+	return err
+}
+
+// nearCommands are the subcommands that a word may have been meant for.
+func nearCommands(cmd *cobra.Command, word string) string {
+	cmd.SuggestionsMinimumDistance = min(len(word)/2, 2)
+	if cmd.SuggestionsMinimumDistance == 0 {
+		return ""
+	}
+	var names []string
+	for _, name := range cmd.SuggestionsFor(word) {
+		names = append(names, cmd.CommandPath()+" "+name)
+	}
+	if len(names) > 3 { // it is near to nothing
+		return ""
+	}
+	return strings.Join(names, ", or ")
 }
 
 // usageOf makes what cobra says of a command's words ours: exit code 2, and
@@ -71,6 +108,11 @@ func usageOf(cmd *cobra.Command) {
 		var e *exitError
 		if err == nil || errors.As(err, &e) {
 			return err
+		}
+		if len(args) > 0 && cmd.HasAvailableSubCommands() {
+			if near := nearCommands(cmd, args[0]); near != "" {
+				return usageError("%w; did you mean %s?", err, near)
+			}
 		}
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	}
@@ -128,8 +170,8 @@ func (a *app) configure(cmd *cobra.Command) error {
 // execute runs the command line and gives the exit code.
 func execute(a *app, args []string) int {
 	root := newRootCmd(a)
-	if len(args) == 1 && args[0] == "--version" {
-		args = []string{"version"}
+	if i := slices.Index(args, "--version"); i == 0 || i == 1 && strings.HasPrefix(args[0], "--json") {
+		args[i] = "version"
 	}
 	root.SetArgs(args)
 	err := root.Execute()
@@ -146,44 +188,15 @@ func execute(a *app, args []string) int {
 	return exitCode(err)
 }
 
-// commands are the subcommands, in the order of --help.
-func commands(a *app) []*cobra.Command {
-	return []*cobra.Command{
-		newRunCmd(a),
-		newACPCmd(a),
-		newCollectCmd(a),
-		newHookCmd(a),
-		newWatchCmd(a),
-		newHookDirScriptCmd(a),
-		newServeCmd(a),
-		newHookConfigCmd(a),
-		newConfigCmd(a),
-		newUnpackCmd(a),
-		newPsCmd(a),
-		newPendingCmd(a),
-		newRespondCmd(a),
-		newInstructCmd(a),
-		newCancelCmd(a),
-		newPauseCmd(a),
-		newResumeCmd(a),
-		newRosterCmd(a),
-		newTailCmd(a),
-		newTimelineCmd(a),
-		newValidateCmd(a),
-		newSinkCmd(a),
-		newFlushCmd(a),
-		newPruneCmd(a),
-		newReplayCmd(a),
-		newRedactCmd(a),
-		newAdaptersCmd(a),
-		newDemoCmd(a),
-		newDemoAgentCmd(a),
-		newLinkCmd(a),
-		newRuntimeCmd(a),
-		newAttachCmd(a),
-		newDoctorCmd(a),
-		newShellInitCmd(a),
-		newTokenCmd(a),
-		newVersionCmd(a),
+// commands are the subcommands, as --help groups them.
+func commands(a *app) []commandGroup {
+	return []commandGroup{
+		{"run", "Run agents:", []*cobra.Command{newRunCmd(a), newACPCmd(a), newDemoCmd(a), newDemoAgentCmd(a), newShellInitCmd(a)}},
+		{"see", "See what they do:", []*cobra.Command{newPsCmd(a), newPendingCmd(a), newTailCmd(a), newTimelineCmd(a), newRosterCmd(a), newLinkCmd(a)}},
+		{"command", "Answer and command them:", []*cobra.Command{newRespondCmd(a), newInstructCmd(a), newCancelCmd(a), newPauseCmd(a), newResumeCmd(a)}},
+		{"beside", "Tell of agents that others start:", []*cobra.Command{newWatchCmd(a), newServeCmd(a), newHookConfigCmd(a), newHookDirScriptCmd(a), newHookCmd(a), newUnpackCmd(a)}},
+		{"events", "Collect, keep and check events:", []*cobra.Command{newCollectCmd(a), newSinkCmd(a), newFlushCmd(a), newPruneCmd(a), newReplayCmd(a), newValidateCmd(a), newRedactCmd(a)}},
+		{"program", "Drive agents by program:", []*cobra.Command{newRuntimeCmd(a), newAttachCmd(a)}},
+		{"more", "Set up and find out:", []*cobra.Command{newDoctorCmd(a), newAdaptersCmd(a), newConfigCmd(a), newTokenCmd(a), newVersionCmd(a)}},
 	}
 }

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// commandGroup is what --help lists under one title.
+type commandGroup struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+// addCommands gives root its commands, each in its group.
+func addCommands(root *cobra.Command, groups []commandGroup) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	last := groups[len(groups)-1].id
+	root.SetHelpCommandGroupID(last)
+	root.SetCompletionCommandGroupID(last)
+}
+
+// settingPart is some of the settings, as help lists them.
+type settingPart struct {
+	name, title string
+	settings    []string
+}
+
+// settingParts are all settings that every command takes.
+var settingParts = []settingPart{
+	{"reach", "The collector:", []string{"collector", "token", "token-file", "ca-file", "client-cert", "client-key", "plain-http"}},
+	{"own", "Your own collector, and the logs:", []string{"listen", "log-dir"}},
+	{"say", "What events may say:", []string{"capture", "capture-for", "secret-env", "no-pii"}},
+	{"agents", "The agent:", []string{"adapter", "attach", "dual", "agent"}},
+	{"answers", "Answers and commands from elsewhere:", []string{"hold", "gate", "gate-rule", "allow", "deny", "answer-after", "senders"}},
+	{"notify", "Calling people:", []string{"notify", "notify-capture", "page-url"}},
+	{"out", "Output:", []string{"json", "quiet"}},
+}
+
+// matters are the settings that matter to each command, by its path: settingParts, and
+// settings by themselves. Every command takes all of them, so that what stands in
+// the environment or in a script is no mistake.
+var matters = map[string]string{
+	"":                "capture capture-for secret-env collector token-file listen log-dir adapter agent hold gate notify out",
+	"run":             "reach own say agents answers notify out",
+	"acp":             "reach own say adapter agent answers notify out",
+	"demo":            "reach own say hold allow deny answer-after senders notify out",
+	"shell-init":      "",
+	"ps":              "collector token-file log-dir out",
+	"pending":         "collector token-file out",
+	"tail":            "collector token-file listen out",
+	"timeline":        "collector token-file log-dir out",
+	"roster":          "collector token-file out",
+	"link":            "collector token-file listen page-url out",
+	"respond":         "collector token-file secret-env no-pii out",
+	"instruct":        "collector token-file secret-env no-pii out",
+	"cancel":          "collector token-file secret-env no-pii out",
+	"pause":           "collector token-file out",
+	"resume":          "collector token-file out",
+	"watch":           "reach own say adapter agent hold gate allow deny answer-after senders notify out",
+	"serve":           "reach own say adapter agent hold gate allow deny answer-after senders notify out",
+	"hook-config":     "hold gate",
+	"hook-dir-script": "",
+	"hook":            "",
+	"unpack":          "",
+	"collect":         "token token-file listen log-dir notify quiet",
+	"sink":            "collector token-file listen out",
+	"flush":           "reach own say out",
+	"prune":           "log-dir out",
+	"replay":          "collector token-file listen say out",
+	"validate":        "out",
+	"redact":          "secret-env no-pii out",
+	"runtime":         "log-dir quiet",
+	"attach":          "token token-file ca-file client-cert client-key plain-http own say agent hold allow deny answer-after senders notify out",
+	"doctor":          "reach own capture capture-for hold gate json",
+	"adapters":        "json",
+	"adapters show":   "json",
+	"config":          "",
+	"config check":    "out",
+	"config show":     "out",
+	"token":           "",
+	"token new":       "quiet",
+	"token show":      "token token-file collector listen quiet",
+	"token rotate":    "quiet",
+	"version":         "json",
+}
+
+// settingsOf are the flags that matter to a command and are not its own.
+func settingsOf(cmd *cobra.Command) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.SortFlags = false
+	all := cmd.Root().PersistentFlags()
+	add := func(name string) {
+		if f := all.Lookup(name); f != nil && cmd.Flag(name) == f { // it may have one of that name
+			fs.AddFlag(f)
+		}
+	}
+	path := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
+	for word := range strings.FieldsSeq(matters[path]) {
+		names := []string{word}
+		for _, p := range settingParts {
+			if p.name == word {
+				names = p.settings
+			}
+		}
+		for _, name := range names {
+			add(name)
+		}
+	}
+	if fs.HasFlags() {
+		add("config")
+	}
+	return fs
+}
+
+// ownFlags are the flags of a command alone.
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if cmd.Root().PersistentFlags().Lookup(f.Name) != f {
+			fs.AddFlag(f)
+		}
+	})
+	return fs
+}
+
+// helpFlags is the topic "aep-wrap help flags".
+func (a *app) helpFlags() *cobra.Command {
+	cmd := &cobra.Command{Use: "flags", Short: "The flags that every command takes"}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		var b strings.Builder
+		b.WriteString("Every command takes these flags, and --help of each shows those that matter to it.\n" +
+			"What a flag says may also stand in the environment, as [NAME] says, or in a file.\n")
+		all := cmd.Root().PersistentFlags()
+		for _, p := range append(settingParts[:len(settingParts):len(settingParts)], settingPart{"", "The file:", []string{"config"}}) {
+			fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+			fs.SortFlags = false
+			for _, name := range p.settings {
+				fs.AddFlag(all.Lookup(name))
+			}
+			b.WriteString("\n" + p.title + "\n" + a.usages(fs))
+		}
+		cmd.Print(b.String())
+	})
+	return cmd
+}
+
+// usages lists flags, as wide as the terminal is.
+func (a *app) usages(fs *pflag.FlagSet) string { return fs.FlagUsagesWrapped(terminalWidth(a.Stdout)) }
+
+// setHelp has --help say what matters.
+func (a *app) setHelp(root *cobra.Command) {
+	cobra.AddTemplateFunc("ownFlags", func(cmd *cobra.Command) string { return a.usages(ownFlags(cmd)) })
+	cobra.AddTemplateFunc("settingsOf", func(cmd *cobra.Command) string { return a.usages(settingsOf(cmd)) })
+	root.SetUsageTemplate(usageTemplate)
+	root.AddCommand(a.helpFlags())
+}
+
+const usageTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if .Groups}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help")))}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{else}}
+
+Commands:{{range $cmds}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{with ownFlags . | trimTrailingWhitespaces}}
+
+Flags:
+{{.}}{{end}}{{with settingsOf . | trimTrailingWhitespaces}}
+
+Settings:
+{{.}}{{end}}
+
+Flags that every command takes: {{.Root.Name}} help flags{{if .HasAvailableSubCommands}}
+More about a command: {{.CommandPath}} [command] --help{{end}}
+`
