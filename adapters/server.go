@@ -70,8 +70,14 @@ type Query struct {
 	Path string
 	Body []byte // of a call; nil is none
 	// Read gives the moments that an answer's body tells of, and further
-	// queries. Seen are the sessions that moments of the server named so far.
-	Read func(body any, seen []string) ([]Moment, []Query)
+	// queries.
+	Read func(body any, past Past) ([]Moment, []Query)
+}
+
+// Past is what was heard of a server before it is asked what it knows.
+type Past struct {
+	Seen []string  // the sessions that moments of the server named
+	Last time.Time // when the last item came; zero where none did
 }
 
 // Served is where the server of a launch is. Its password is never told.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ import (
 
 const (
 	serverPatience = 30 * time.Second // of one request
+	firstPatience  = 2 * time.Second  // for the first sign of an answer to what can be asked again
+	silenceWorth   = 20 * time.Second // without a sign of the server is worth a word
 	serverQuiet    = 150 * time.Millisecond
 	maxBody        = 64 << 20 // bytes of an answer to a query
 	maxQueries     = 256      // of one asking for what is known
@@ -59,6 +62,9 @@ type Server struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	begun   time.Time
+	late    *time.Timer   // tells that it is not there yet
+	refused bool          // nothing will come; read once done is closed
 	done    chan struct{} // the stream is no longer followed
 	up      chan struct{} // it was there once
 	closing chan struct{}
@@ -72,6 +78,7 @@ type Server struct {
 
 	// The following goroutine's own.
 	seen  []string
+	last  time.Time // when an item came
 	asked map[string]bool
 	part  map[string]string // session → the one that it is a part of
 }
@@ -93,17 +100,32 @@ func FollowServer(c ServerConfig) (*Server, error) {
 		c.At.Password, _ = base.User.Password()
 		base.User = nil
 	}
-	s := &Server{cfg: c, base: base, done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1), asked: map[string]bool{}, part: map[string]string{}}
+	s := &Server{cfg: c, base: base, begun: time.Now(), done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1), asked: map[string]bool{}, part: map[string]string{}}
 	s.client = &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, ResponseHeaderTimeout: serverPatience},
 		// An address that the server sends us on to is not the one that we were
 		// told to trust with a password.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	s.late = time.AfterFunc(silenceWorth, func() { c.Log.Warn("the agent's server does not answer: nothing of it is seen", "for", silenceWorth) })
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.telling, s.giveUp = context.WithCancel(context.Background())
 	go s.run()
 	return s, nil
+}
+
+// isUp notes that the server is there.
+func (s *Server) isUp() {
+	select {
+	case <-s.up:
+		return
+	default:
+		close(s.up)
+		s.late.Stop()
+	}
+	if late := time.Since(s.begun); late > silenceWorth {
+		s.say("the agent's server answered after " + late.Round(time.Second).String() + " only: what was over by then is not told")
+	}
 }
 
 // Up is closed when the server was there for the first time.
@@ -131,6 +153,13 @@ wait:
 	}
 	s.cancel()
 	<-s.done
+	select {
+	case <-s.up:
+	default:
+		if waited := time.Since(s.begun); waited > silenceWorth && !s.refused {
+			s.say("the agent's server gave no answer in " + waited.Round(time.Second).String() + ": nothing of it was seen")
+		}
+	}
 	defer context.AfterFunc(ctx, s.giveUp)()
 	s.answers.Wait()
 	s.giveUp()
@@ -139,11 +168,18 @@ wait:
 
 func (s *Server) run() {
 	defer close(s.done)
+	defer s.late.Stop()
+	patience := firstPatience
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(30*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
 		begun := time.Now()
-		err := s.stream()
-		if errors.Is(err, errGivenUp) || s.ctx.Err() != nil {
+		err := s.stream(patience)
+		if errors.Is(err, errNoAnswer) {
+			patience = min(2*patience, serverPatience)
+		} else {
+			patience = firstPatience
+		}
+		if s.refused = errors.Is(err, errGivenUp); s.refused || s.ctx.Err() != nil {
 			return
 		}
 		s.cfg.Log.Debug("the server's stream ended", "err", err)
@@ -160,8 +196,10 @@ func (s *Server) run() {
 	}
 }
 
-// stream follows the stream once.
-func (s *Server) stream() error {
+// stream follows the stream once. A runtime that is about to start may take a
+// request and never answer it, where it answers the next: patience is how long
+// the first sign of an answer is waited for.
+func (s *Server) stream(patience time.Duration) error {
 	switch {
 	case s.cfg.Serving.Lines:
 		return s.lines()
@@ -170,16 +208,12 @@ func (s *Server) stream() error {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	res, err := s.do(ctx, adapters.Request{Method: http.MethodGet, Path: s.cfg.Serving.Events}, "text/event-stream")
+	res, err := s.get(ctx, s.cfg.Serving.Events, "text/event-stream", patience)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	select {
-	case <-s.up:
-	default:
-		close(s.up)
-	}
+	s.isUp()
 	// A server that is gone without a word is noticed by its silence.
 	alive := time.AfterFunc(s.cfg.Serving.Quiet, cancel)
 	defer alive.Stop()
@@ -191,6 +225,7 @@ func (s *Server) stream() error {
 			first = false
 			s.known(ctx)
 		}
+		s.last = time.Now()
 	}, func(n int) {
 		s.cfg.Road.Refuse(Refusal{Channel: adapters.Server, Reason: "too_large", Bytes: n})
 	})
@@ -284,14 +319,15 @@ func (s *Server) await(hold *control.Hold, m adapters.Moment) {
 	}
 }
 
+// remember keeps the sessions that were heard of, the last one last.
 func (s *Server) remember(session string) {
-	for _, id := range s.seen {
-		if id == session {
-			return
-		}
+	if n := len(s.seen); n > 0 && s.seen[n-1] == session {
+		return
 	}
-	if len(s.seen) >= maxSeen {
-		s.seen = s.seen[1:]
+	if i := slices.Index(s.seen, session); i >= 0 {
+		s.seen = slices.Delete(s.seen, i, i+1)
+	} else if len(s.seen) >= maxSeen {
+		s.seen = slices.Delete(s.seen, 0, 1)
 	}
 	s.seen = append(s.seen, session)
 }
@@ -311,7 +347,7 @@ func (s *Server) known(ctx context.Context) {
 		}
 		var more []adapters.Query
 		s.take(size, func() (ms []adapters.Moment) {
-			ms, more = q.Read(body, s.seen)
+			ms, more = q.Read(body, s.past())
 			return ms
 		})
 		for _, q := range more {
@@ -323,10 +359,52 @@ func (s *Server) known(ctx context.Context) {
 	}
 }
 
+func (s *Server) past() adapters.Past { return adapters.Past{Seen: slices.Clone(s.seen), Last: s.last} }
+
+// errNoAnswer is that a server took a request and gave no sign of an answer.
+var errNoAnswer = errors.New("no answer")
+
+// get asks for something, and gives up where there is no sign of an answer for
+// so long.
+func (s *Server) get(ctx context.Context, path, accept string, patience time.Duration) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	waiting := time.AfterFunc(patience, func() { cancel(errNoAnswer) })
+	res, err := s.do(ctx, adapters.Request{Method: http.MethodGet, Path: path}, accept)
+	if !waiting.Stop() && err == nil { // the answer came with the end of our patience, and its body is cut off
+		res.Body.Close()
+		err = errNoAnswer
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errNoAnswer) {
+			err = fmt.Errorf("GET %s: %w for %s", path, cause, patience)
+		}
+		cancel(nil)
+		return nil, err
+	}
+	res.Body = &closing{res.Body, cancel}
+	return res, nil
+}
+
+// closing is a body whose request ends with it.
+type closing struct {
+	io.ReadCloser
+	end context.CancelCauseFunc
+}
+
+func (c *closing) Close() error {
+	c.end(nil)
+	return c.ReadCloser.Close()
+}
+
 func (s *Server) query(ctx context.Context, path string) (body any, size int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
-	res, err := s.do(ctx, adapters.Request{Method: http.MethodGet, Path: path}, "application/json")
+	var res *http.Response
+	for patience := firstPatience; ; patience *= 2 {
+		if res, err = s.get(ctx, path, "application/json", patience); !errors.Is(err, errNoAnswer) || patience >= serverPatience {
+			break
+		}
+	}
 	if err != nil {
 		return nil, 0, err
 	}

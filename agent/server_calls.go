@@ -93,11 +93,7 @@ func (s *Server) hello(ctx context.Context) {
 				return
 			}
 		}
-		select {
-		case <-s.up:
-		default:
-			close(s.up)
-		}
+		s.isUp()
 		for _, q := range s.cfg.Serving.Known {
 			s.ask(ctx, q)
 		}
@@ -116,7 +112,7 @@ func (s *Server) ask(ctx context.Context, q adapters.Query) {
 		}
 		var more []adapters.Query
 		s.take(size, func() (ms []adapters.Moment) {
-			ms, more = q.Read(result, s.seen)
+			ms, more = q.Read(result, s.past())
 			return ms
 		})
 		for _, q := range more {
@@ -250,7 +246,7 @@ func (s *Server) lines() error {
 		},
 		Skip: func(n int) { s.cfg.Road.Refuse(Refusal{Channel: adapters.Server, Reason: "too_large", Bytes: n}) },
 	})
-	close(s.up)
+	s.isUp()
 	<-s.ctx.Done()
 	ctx, cancel := context.WithTimeout(context.Background(), serverQuiet)
 	defer cancel()

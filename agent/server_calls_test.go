@@ -78,7 +78,7 @@ func next(t *testing.T, heard chan string, want string) {
 // callServing is a made-up runtime that speaks JSON-RPC.
 var callServing = &adapters.Serving{
 	Hello: []adapters.Request{{Path: "hello", Body: []byte(`{"v":1}`)}, {Body: []byte(`{"method":"ready"}`)}},
-	Known: []adapters.Query{{Path: "list", Read: func(body any, _ []string) ([]adapters.Moment, []adapters.Query) {
+	Known: []adapters.Query{{Path: "list", Read: func(body any, _ adapters.Past) ([]adapters.Moment, []adapters.Query) {
 		return []adapters.Moment{{Name: "known", Session: body.(string)}}, nil
 	}}},
 	Item: func(o map[string]any) []adapters.Moment {

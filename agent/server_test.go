@@ -1,16 +1,21 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"aep-wrap/adapters"
@@ -31,11 +36,12 @@ type fakeServer struct {
 	posts   chan string       // "PATH BODY"
 	status  map[string]int    // by path
 	auth    string            // what every request must have, user:password
+	deaf    map[string]int    // requests, by path, that are taken and never answered
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
 	f := &fakeServer{t: t, push: make(chan string, 100), bodies: map[string]string{"/session/status": "{}", "/permission": "[]", "/question": "[]"},
-		posts: make(chan string, 10), status: map[string]int{}}
+		posts: make(chan string, 10), status: map[string]int{}, deaf: map[string]int{}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
 	return f
@@ -44,8 +50,15 @@ func newFakeServer(t *testing.T) *fakeServer {
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	auth, code, body := f.auth, f.status[r.URL.Path], f.bodies[r.URL.Path]
+	f.deaf[r.URL.Path]--
+	deaf := f.deaf[r.URL.Path] >= 0
 	f.mu.Unlock()
+	if deaf {
+		<-r.Context().Done()
+		return
+	}
 	if user, password, _ := r.BasicAuth(); auth != "" && user+":"+password != auth {
+		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -324,6 +337,94 @@ func TestServerComesLateOrRefuses(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("nothing is said of the password")
+	}
+}
+
+// A server that takes a request and never answers it, as one does that is about
+// to start, is asked again: nothing is lost by that.
+func TestServerDeaf(t *testing.T) {
+	for _, path := range []string{"/event", "/session/status", "/permission"} {
+		t.Run(path, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.deaf[path] = 1
+			f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
+			f.bodies["/session/ses_1"] = `{"id":"ses_1"}`
+			f.bodies["/session/ses_1/message"] = `[{"info":{"id":"msg_1","role":"user"}}]`
+			f.bodies["/permission"] = "[" + askedBash + "]"
+			w := newServerWorld(t, f, nil)
+			w.sees("session.started run.started attention.requested")
+		})
+	}
+}
+
+// A server that is not there for long is told of, and when it comes.
+func TestServerSilent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after time.Duration // it comes, where it does
+		waits time.Duration
+		said  string // to the user, where something is
+		noted bool
+	}{
+		"for a moment":    {waits: 5 * time.Second},
+		"to the end":      {waits: time.Minute, said: "no answer in 1m0s", noted: true},
+		"for a while":     {after: 25 * time.Second, waits: time.Minute, said: "answered after 2[5-7]s only", noted: true},
+		"for a little":    {after: 10 * time.Second, waits: time.Minute},
+		"but for another": {waits: time.Minute, said: "another password"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, err := FreePort()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := newFakeServer(t)
+			if tt.said == "another password" {
+				f.auth = "opencode:right"
+			}
+			start, started := make(chan bool), make(chan error, 1) // not in the bubble: it is the network's
+			go func() {
+				if <-start {
+					l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+					started <- err
+					if err == nil {
+						_ = http.Serve(l, f)
+					}
+				}
+			}()
+			defer close(start)
+			synctest.Test(t, func(t *testing.T) {
+				var said []string
+				var log bytes.Buffer
+				url := f.URL
+				if tt.said != "another password" {
+					url = fmt.Sprintf("http://127.0.0.1:%d", port)
+				}
+				s, err := FollowServer(ServerConfig{Serving: opencode.Adapter().Server, At: adapters.Served{URL: url}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+					Say: func(line string) { said = append(said, line) }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				from := time.Now()
+				if tt.after > 0 {
+					time.Sleep(tt.after)
+					start <- true
+					if err := <-started; err != nil {
+						t.Fatal(err)
+					}
+					<-s.Up()
+				} else {
+					time.Sleep(tt.waits - time.Since(from))
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel() // time stands still where the network is waited for
+				s.Close(ctx)
+				if len(said) > 1 || (len(said) == 1) != (tt.said != "") || tt.said != "" && !regexp.MustCompile(tt.said).MatchString(said[0]) {
+					t.Errorf("said: %q, want %q", said, tt.said)
+				}
+				if strings.Contains(log.String(), "does not answer") != tt.noted {
+					t.Errorf("noted: %s", log.String())
+				}
+			})
+		})
 	}
 }
 

@@ -434,12 +434,22 @@ func pure(s Spec, ms []adapters.Moment, bad report) {
 				bad("%s %s: what it asks has two names", m.Channel, m.Name)
 			}
 			for _, q := range v.Known {
-				q.Read(any(m.Payload), []string{"s"})
-				q.Read([]any{m.Payload}, nil)
+				ask(q, m.Payload, adapters.Past{Seen: []string{"s"}, Last: time.UnixMilli(1)}, 3)
+				ask(q, m.Payload, adapters.Past{}, 3)
 			}
 		}
 		if !reflect.DeepEqual(before, any(m.Payload)) {
 			bad("%s %s: the payload was changed", m.Channel, m.Name)
+		}
+	}
+}
+
+// ask has a query, and those that it leads to, read an answer.
+func ask(q adapters.Query, payload map[string]any, past adapters.Past, deep int) {
+	for _, body := range []any{payload, []any{payload}, nil} {
+		_, more := q.Read(body, past)
+		for _, q := range more[:min(len(more), deep)] {
+			ask(q, payload, past, deep-1)
 		}
 	}
 }
@@ -935,7 +945,7 @@ func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
 				v.Asked(m)
 			}
 			for _, q := range v.Known {
-				q.Read(any(m.Payload), nil)
+				ask(q, m.Payload, adapters.Past{Seen: []string{"s"}, Last: time.UnixMilli(1)}, 3)
 			}
 		}
 		if a.Instruct != nil {

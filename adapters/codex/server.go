@@ -32,7 +32,7 @@ var server = &adapters.Serving{
 	Item: frame,
 	Part: part,
 	More: more,
-	Known: []adapters.Query{{Path: "thread/loaded/list", Body: []byte("{}"), Read: func(body any, _ []string) (_ []adapters.Moment, more []adapters.Query) {
+	Known: []adapters.Query{{Path: "thread/loaded/list", Body: []byte("{}"), Read: func(body any, _ adapters.Past) (_ []adapters.Moment, more []adapters.Query) {
 		o, _ := body.(map[string]any)
 		list, _ := o["data"].([]any)
 		for _, x := range list {

@@ -3,7 +3,9 @@ package opencode_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -317,49 +319,119 @@ func TestItemsOfNoSession(t *testing.T) {
 	}
 }
 
-// What a server knows when it is joined in the middle of a run.
+// What a server knows when it is joined in the middle of a run, and after a
+// time in which nobody listened.
 func TestKnown(t *testing.T) {
-	a := opencode.Adapter()
-	bodies := map[string]string{
-		"/session/status": `{"ses_1":{"type":"busy"},"ses_2":{"type":"idle"}}`,
-		"/session/ses_1":  `{"id":"ses_1","version":"1.18.33"}`,
-		"/session/ses_1/message": `[{"info":{"id":"msg_0","role":"user"},"parts":[]},{"info":{"id":"msg_1","role":"user","summary":{}},"parts":[]},
-			{"info":{"id":"msg_2","role":"assistant"},"parts":[{"id":"prt_1","type":"text"},
-				{"id":"prt_2","type":"tool","tool":"read","callID":"c1","state":{"status":"completed","input":{},"output":"x"}},
-				{"id":"prt_3","type":"tool","tool":"bash","callID":"c2","state":{"status":"running","input":{"command":"ls"}}}]}]`,
-		"/permission": `[{"id":"per_0","sessionID":"ses_2","permission":"bash","tool":{"callID":"c0"}},{"id":"per_1","sessionID":"ses_1","permission":"bash","tool":{"callID":"c2"}}]`,
-		"/question":   `[]`,
+	const before, gap = 1700000000000, 1700000010000 // the last item came between them
+	user := func(id string, at int) string {
+		return fmt.Sprintf(`{"info":{"id":%q,"role":"user","summary":{},"time":{"created":%d}},"parts":[]}`, id, at)
 	}
-	s := session.New(session.Config{Agent: a.Name, Host: "h", Session: "ses_1", State: session.NewState(), Steer: true})
-	var got []string
-	var ask func(q adapters.Query)
-	ask = func(q adapters.Query) {
-		body, err := event.ParseJSON([]byte(bodies[q.Path]))
-		if err != nil {
-			t.Fatalf("%s: %v", q.Path, err)
-		}
-		ms, more := q.Read(body, []string{"ses_9"})
-		for _, m := range ms {
-			for _, d := range a.Map(m) {
-				if d.Session == "ses_9" {
-					got = append(got, "ses_9 "+d.Type)
-					continue
-				}
-				for _, b := range s.Bind(time.Time{}, []event.Draft{d}) {
-					got = append(got, strings.TrimSpace(b.Type+" "+b.Subject))
+	answer := func(id, of string, from, to int, more, parts string) string {
+		return fmt.Sprintf(`{"info":{"id":%q,"role":"assistant","parentID":%q,"time":{"created":%d,"completed":%d},"tokens":{"output":1}%s},"parts":[%s]}`, id, of, from, to, more, parts)
+	}
+	bash := func(id string, from, to int) string {
+		return fmt.Sprintf(`{"id":%q,"type":"tool","tool":"bash","callID":%q,"state":{"status":"completed","input":{},"output":"x","time":{"start":%d,"end":%d}}}`, id, "call_"+id, from, to)
+	}
+	const stopped, calls, aborted, failed = `,"finish":"stop"`, `,"finish":"tool-calls"`, `,"error":{"name":"MessageAbortedError","data":{}}`, `,"error":{"name":"APIError","data":{"message":"no"}}`
+	old := user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, before+9, stopped, bash("prt_0", before+2, before+3))
+	for name, tt := range map[string]struct {
+		status, messages, permissions string
+		told                          []string // before, by the stream
+		want                          string
+	}{
+		"joined in the middle of a run": {
+			status: `{"ses_1":{"type":"busy"},"ses_2":{"type":"idle"}}`,
+			messages: `[{"info":{"id":"msg_0","role":"user"},"parts":[]},{"info":{"id":"msg_1","role":"user","summary":{}},"parts":[]},
+				{"info":{"id":"msg_2","role":"assistant"},"parts":[{"id":"prt_1","type":"text"},
+					{"id":"prt_2","type":"tool","tool":"read","callID":"c1","state":{"status":"completed","input":{},"output":"x"}},
+					{"id":"prt_3","type":"tool","tool":"bash","callID":"c2","state":{"status":"running","input":{"command":"ls"}}}]}]`,
+			permissions: `[{"id":"per_0","sessionID":"ses_2","permission":"bash","tool":{"callID":"c0"}},{"id":"per_1","sessionID":"ses_1","permission":"bash","tool":{"callID":"c2"}}]`,
+			want:        "session.started; run.started; tool.requested read; tool.completed read; tool.requested bash; attention.requested bash",
+		},
+		"joined at rest": {status: `{}`, messages: "[" + old + "]", want: ""},
+		"a run ended": {
+			status: `{}`, told: []string{"msg_1"},
+			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap+1, calls, bash("prt_1", gap, gap+1)) + "," + answer("msg_3", "msg_1", gap+2, gap+3, stopped, "") + "]",
+			want:     "tool.requested bash; tool.completed bash; x.opencode.message.updated; x.opencode.message.updated; run.finished",
+		},
+		"a run ended, and one began and ended": {
+			status: `{}`, told: []string{"msg_1"},
+			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap, stopped, "") + "," + user("msg_3", gap+1) + "," + answer("msg_4", "msg_3", gap+2, gap+4, stopped, bash("prt_1", gap+2, gap+3)) + "]",
+			want:     "x.opencode.message.updated; run.finished; run.started; tool.requested bash; tool.completed bash; x.opencode.message.updated; run.finished",
+		},
+		"nothing was": {status: `{}`, told: []string{"msg_1", "idle"}, messages: "[" + old + "]", want: ""},
+		"a run was cancelled, and one failed": {
+			status: `{}`, told: []string{"msg_1"},
+			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap, aborted, "") + "," + user("msg_3", gap+1) + "," + answer("msg_4", "msg_3", gap+2, gap+4, failed, "") + "]",
+			want:     "x.opencode.message.updated; run.cancelled; run.started; x.opencode.message.updated; x.opencode.session.error; run.failed",
+		},
+		"a prompt came into a run": {
+			status: `{}`, told: []string{"msg_1"},
+			messages: "[" + user("msg_1", before) + "," + user("msg_3", gap+1) + "," + answer("msg_2", "msg_1", before+1, gap+2, stopped, "") + "," + answer("msg_4", "msg_3", gap+3, gap+4, stopped, bash("prt_1", gap+3, gap+4)) + "]",
+			want:     "x.opencode.message.updated; tool.requested bash; tool.completed bash; x.opencode.message.updated; run.finished",
+		},
+		"a run goes on": {
+			status: `{"ses_1":{"type":"busy"}}`, told: []string{"msg_1"},
+			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap, stopped, "") + "," + user("msg_3", gap+1) + "," + answer("msg_4", "msg_3", gap+2, gap+4, stopped, bash("prt_1", gap+2, gap+3)) + "]",
+			want:     "x.opencode.message.updated; run.finished; run.started; tool.requested bash; tool.completed bash; x.opencode.message.updated",
+		},
+		"a run ended without a word": {status: `{}`, told: []string{"msg_1"}, messages: "[" + user("msg_1", before) + "]", want: "run.finished"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := opencode.Adapter()
+			bodies := map[string]string{
+				"/session/status": tt.status, "/session/ses_1": `{"id":"ses_1","version":"1.18.33"}`, "/session/ses_1/message": tt.messages,
+				"/permission": cmp.Or(tt.permissions, "[]"), "/question": `[]`,
+			}
+			s := session.New(session.Config{Agent: a.Name, Host: "h", Session: "ses_1", State: session.NewState(), Steer: true})
+			var got []string
+			take := func(ms []adapters.Moment) {
+				for _, m := range ms {
+					for _, d := range a.Map(m) {
+						for _, b := range s.Bind(time.Time{}, []event.Draft{d}) {
+							got = append(got, strings.TrimSpace(b.Type+" "+b.Subject))
+						}
+					}
 				}
 			}
-		}
-		for _, q := range more {
-			ask(q)
-		}
-	}
-	for _, q := range a.Server.Known {
-		ask(q)
-	}
-	want := "ses_9 run.finished; session.started; run.started; tool.requested read; tool.completed read; tool.requested bash; attention.requested bash"
-	if s := strings.Join(got, "; "); s != want {
-		t.Errorf("got  %s\nwant %s", s, want)
+			item := func(typ, props string) {
+				o, err := event.ParseObject([]byte(`{"type":"` + typ + `","properties":` + props + `}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				take(a.Server.Item(o))
+			}
+			var past adapters.Past
+			if tt.told != nil {
+				past = adapters.Past{Seen: []string{"ses_1"}, Last: time.UnixMilli(gap - 1)}
+			}
+			for _, told := range tt.told {
+				if told == "idle" {
+					item("session.idle", `{"sessionID":"ses_1"}`)
+				} else {
+					item("message.updated", `{"sessionID":"ses_1","info":{"id":"`+told+`","role":"user"}}`)
+				}
+			}
+			got = nil
+			var ask func(q adapters.Query)
+			ask = func(q adapters.Query) {
+				body, err := event.ParseJSON([]byte(bodies[q.Path]))
+				if err != nil {
+					t.Fatalf("%s: %v", q.Path, err)
+				}
+				ms, more := q.Read(body, past)
+				take(ms)
+				for _, q := range more {
+					ask(q)
+				}
+			}
+			for _, q := range a.Server.Known {
+				ask(q)
+			}
+			if s := strings.Join(got, "; "); s != tt.want {
+				t.Errorf("got  %s\nwant %s", s, tt.want)
+			}
+		})
 	}
 }
 

@@ -1,8 +1,11 @@
 package opencode
 
 import (
+	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,85 +59,182 @@ func moment(typ string, props map[string]any) adapters.Moment {
 
 // ---- what was before
 
-// known: the sessions that are at work, with their last prompt and its tools,
-// and what waits for an answer in them.
+// maxHistories is how many sessions' messages are asked for: those that were
+// heard of last.
+const maxHistories = 20
+
+// known: the sessions that are at work, what they are at, and what waits for an
+// answer in them; then, of sessions that were told of, the runs since.
 var known = []adapters.Query{{Path: "/session/status", Read: atWork}}
 
-func atWork(body any, seen []string) (ms []adapters.Moment, more []adapters.Query) {
-	all, ok := body.(map[string]any)
+func atWork(body any, past adapters.Past) (_ []adapters.Moment, more []adapters.Query) {
+	busy, ok := working(body)
 	if !ok {
 		return nil, nil
 	}
-	for _, id := range seen {
-		if all[id] == nil { // it came to rest unseen
-			ms = append(ms, moment("session.idle", map[string]any{"sessionID": id}))
-		}
-	}
-	busy := map[string]bool{}
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		status, _ := all[id].(map[string]any)
-		if status["type"] == "idle" || !token(id) {
-			continue
-		}
-		busy[id] = true
+	for _, id := range slices.Sorted(maps.Keys(busy)) {
 		more = append(more,
-			adapters.Query{Path: "/session/" + id, Read: func(body any, _ []string) ([]adapters.Moment, []adapters.Query) {
+			adapters.Query{Path: "/session/" + id, Read: func(body any, _ adapters.Past) ([]adapters.Moment, []adapters.Query) {
 				info, ok := body.(map[string]any)
 				if !ok {
 					return nil, nil
 				}
 				return []adapters.Moment{moment("session.created", map[string]any{"sessionID": id, "info": info})}, nil
 			}},
-			adapters.Query{Path: "/session/" + id + "/message", Read: func(body any, _ []string) ([]adapters.Moment, []adapters.Query) {
-				return messages(id, body), nil
-			}})
+			history(id, past, true))
 	}
-	return ms, append(more,
+	more = append(more,
 		adapters.Query{Path: "/permission", Read: waiting("permission.asked", busy)},
 		adapters.Query{Path: "/question", Read: waiting("question.asked", busy)})
+	for _, id := range past.Seen[max(len(past.Seen)-maxHistories, 0):] {
+		if !busy[id] && token(id) {
+			more = append(more, history(id, past, false))
+		}
+	}
+	return nil, append(more, adapters.Query{Path: "/session/status", Read: atRest})
 }
 
-// messages are the last prompt and what came of it so far.
-func messages(session string, body any) (ms []adapters.Moment) {
-	list, _ := body.([]any)
-	for i := len(list) - 1; i >= 0; i-- {
-		o, _ := list[i].(map[string]any)
-		info, _ := o["info"].(map[string]any)
-		if info["role"] == "user" {
-			info = maps.Clone(info)
-			delete(info, "summary") // with it, it would be one told again
-			ms = append(ms, moment("message.updated", map[string]any{"sessionID": session, "info": info}))
-			list = list[i+1:]
-			break
+// working are the sessions that are at work.
+func working(status any) (busy map[string]bool, ok bool) {
+	all, ok := status.(map[string]any)
+	busy = map[string]bool{}
+	for id, v := range all {
+		if o, _ := v.(map[string]any); o["type"] != "idle" && token(id) {
+			busy[id] = true
 		}
 	}
-	if ms == nil {
-		return nil
+	return busy, ok
+}
+
+// atRest ends the runs that ended unseen: all that is known of them was told.
+func atRest(body any, past adapters.Past) (ms []adapters.Moment, _ []adapters.Query) {
+	busy, ok := working(body)
+	for _, id := range past.Seen {
+		if ok && !busy[id] {
+			ms = append(ms, moment("session.idle", map[string]any{"sessionID": id}))
+		}
 	}
+	return ms, nil
+}
+
+// history tells what was in a session since the last item; where there was none
+// yet, what came of the last prompt of one that is at work.
+func history(session string, past adapters.Past, busy bool) adapters.Query {
+	return adapters.Query{Path: "/session/" + session + "/message", Read: func(body any, _ adapters.Past) (ms []adapters.Moment, _ []adapters.Query) {
+		all := timeline(session, body)
+		from, prompt := len(all), -1
+		for i, e := range all {
+			if e.prompt != "" {
+				prompt = i
+			}
+		}
+		switch {
+		case !past.Last.IsZero():
+			from, _ = slices.BinarySearchFunc(all, past.Last.UnixMilli(), func(e entry, at int64) int { return cmp.Compare(e.at, at) })
+		case busy && prompt >= 0:
+			from = prompt
+		}
+		for i, e := range all[from:] {
+			if busy && e.ends && from+i > prompt {
+				continue // it goes on
+			}
+			ms = append(ms, e.moments...)
+		}
+		return ms, nil
+	}}
+}
+
+// entry is what the stream told of a message at one time.
+type entry struct {
+	at           int64
+	moments      []adapters.Moment
+	prompt       string // the id of a prompt's message
+	of           string // the prompt that it came of, where it ends
+	ends, failed bool
+}
+
+// timeline is what was in a session, in that order.
+func timeline(session string, body any) (all []entry) {
+	list, _ := body.([]any)
 	for _, x := range list {
 		o, _ := x.(map[string]any)
-		parts, _ := o["parts"].([]any)
-		for _, y := range parts {
-			part, _ := y.(map[string]any)
-			if part["type"] != "tool" {
-				continue
-			}
-			state, _ := part["state"].(map[string]any)
-			if state["status"] != "running" && state["status"] != "pending" {
-				asked := maps.Clone(part)
-				asked["state"] = map[string]any{"status": "running", "input": state["input"]}
-				ms = append(ms, moment("message.part.updated", map[string]any{"sessionID": session, "part": asked}))
-			}
-			ms = append(ms, moment("message.part.updated", map[string]any{"sessionID": session, "part": part}))
-		}
+		all = append(all, entries(session, o)...)
 	}
-	return ms
+	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(a.at, b.at) })
+	prompt := ""
+	return slices.DeleteFunc(all, func(e entry) bool {
+		if e.prompt != "" {
+			prompt = e.prompt
+		}
+		return e.ends && !e.failed && e.of != prompt // one that came meanwhile goes on
+	})
+}
+
+func entries(session string, message map[string]any) (out []entry) {
+	info, _ := message["info"].(map[string]any)
+	span, _ := info["time"].(map[string]any)
+	begun, _ := millis(span["created"])
+	ended, over := millis(span["completed"])
+	at := func(at int64, typ, name string, v any) adapters.Moment {
+		props := map[string]any{"sessionID": session, name: v}
+		if at > 0 {
+			props["time"] = json.Number(strconv.FormatInt(at, 10))
+		}
+		return moment(typ, props)
+	}
+	add := func(t int64, typ, name string, v any) {
+		out = append(out, entry{at: t, moments: []adapters.Moment{at(t, typ, name, v)}})
+	}
+	if info["role"] == "user" {
+		info = maps.Clone(info)
+		delete(info, "summary") // with it, it would be one told again
+		add(begun, "message.updated", "info", info)
+		out[0].prompt, _ = info["id"].(string)
+		return out
+	}
+	parts, _ := message["parts"].([]any)
+	for _, y := range parts {
+		part, _ := y.(map[string]any)
+		if part["type"] != "tool" {
+			continue
+		}
+		state, _ := part["state"].(map[string]any)
+		span, _ := state["time"].(map[string]any)
+		from, ok := millis(span["start"])
+		if !ok {
+			from = begun
+		}
+		if state["status"] != "running" && state["status"] != "pending" {
+			asked := maps.Clone(part)
+			asked["state"] = map[string]any{"status": "running", "input": state["input"]}
+			add(from, "message.part.updated", "part", asked)
+			if from, ok = millis(span["end"]); !ok {
+				from = max(begun, ended)
+			}
+		}
+		add(from, "message.part.updated", "part", part)
+	}
+	if !over {
+		return out
+	}
+	add(ended, "message.updated", "info", info)
+	fault, failed := info["error"].(map[string]any)
+	if finish, _ := info["finish"].(string); failed || finish != "" && finish != "tool-calls" {
+		e := entry{at: ended, ends: true, failed: failed}
+		e.of, _ = info["parentID"].(string)
+		if failed {
+			e.moments = append(e.moments, at(ended, "session.error", "error", fault))
+		}
+		e.moments = append(e.moments, at(ended, "session.idle", "status", nil))
+		out = append(out, e)
+	}
+	return out
 }
 
 // waiting are the requests of busy sessions: one whose run was aborted stays
 // listed.
-func waiting(typ string, busy map[string]bool) func(any, []string) ([]adapters.Moment, []adapters.Query) {
-	return func(body any, _ []string) (ms []adapters.Moment, _ []adapters.Query) {
+func waiting(typ string, busy map[string]bool) func(any, adapters.Past) ([]adapters.Moment, []adapters.Query) {
+	return func(body any, _ adapters.Past) (ms []adapters.Moment, _ []adapters.Query) {
 		list, _ := body.([]any)
 		for _, x := range list {
 			o, _ := x.(map[string]any)
