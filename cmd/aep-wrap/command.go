@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,9 @@ const senderAgent = "aep-wrap"
 
 // exitCodes is what every command that commands says of its exit code.
 const exitCodes = `The exit code is 0 when the command was accepted, 2 for a mistake on the command
-line, 3 when it was refused (the reason is on standard error), 4 when nobody
-answered in time, and 1 when the collector cannot be reached. Accepted means that
-the agent will try: --wait follows to what came of it, and then 0 is that it
+line, 3 when it was refused, or there is no such session (the reason is on standard
+error), 4 when nobody answered in time, and 1 when the collector cannot be reached.
+Accepted means that the agent will try: --wait follows to what came of it, and then 0 is that it
 came to what was asked, and 3 that it did not.`
 
 // following is how far a command is followed.
@@ -181,9 +182,9 @@ func (t *target) send(ctx context.Context, cmd event.Event, o following, source 
 		res, err := s.Run(ctx, link{t.socket})
 		switch {
 		case err == nil:
-			return a.report(cmd, res, t)
+			return a.report(ctx, cmd, res, t)
 		case ctx.Err() != nil:
-			_ = a.report(cmd, s.Result(), t)
+			_ = a.report(ctx, cmd, s.Result(), t)
 			return &exitError{code: 130}
 		case !errors.Is(err, control.ErrLink):
 			return a.explain(err)
@@ -192,7 +193,7 @@ func (t *target) send(ctx context.Context, cmd event.Event, o following, source 
 			a.warn("the connection is lost (%s); trying again", visible(err.Error()))
 		}
 		if !t.again(ctx, s) {
-			return a.report(cmd, s.Result(), t)
+			return a.report(ctx, cmd, s.Result(), t)
 		}
 	}
 }
@@ -251,7 +252,10 @@ type outcomeRecord struct {
 	Detail  string `json:"detail,omitempty"`
 	Ack     string `json:"ack,omitempty"`
 	Outcome string `json:"outcome,omitempty"` // the type of what came of it
-	Exit    int    `json:"exit"`
+	// Known is what is known of a session to which there is no way: unknown,
+	// ended, gone, watched or away.
+	Known string `json:"session_state,omitempty"`
+	Exit  int    `json:"exit"`
 }
 
 var statusWords = map[control.Status]string{
@@ -260,10 +264,14 @@ var statusWords = map[control.Status]string{
 }
 
 // report tells what came of a command, and gives its exit code.
-func (a *app) report(cmd event.Event, r control.Result, t *target) error {
+func (a *app) report(ctx context.Context, cmd event.Event, r control.Result, t *target) error {
+	known, why := "", ""
+	if r.Status == control.Rejected && r.Reason == control.NoRoute && t.claim == nil {
+		known, why = t.whereabouts(ctx)
+	}
 	if a.cfg.JSON {
 		o := outcomeRecord{Command: cmd.ID, Type: cmd.Type, Session: cmd.Session, Subject: cmd.Subject,
-			Status: statusWords[r.Status], Reason: r.Reason, Detail: r.Detail, Exit: r.ExitCode()}
+			Status: statusWords[r.Status], Reason: r.Reason, Detail: r.Detail, Known: known, Exit: r.ExitCode()}
 		if r.Ack != nil {
 			o.Ack = r.Ack.ID
 		}
@@ -280,7 +288,7 @@ func (a *app) report(cmd event.Event, r control.Result, t *target) error {
 		}
 		return nil
 	}
-	words := r.String() + hint(cmd, r, t)
+	words := cmp.Or(why, r.String()+hint(cmd, r, t))
 	return &exitError{code: r.ExitCode(), err: errors.New(words)}
 }
 
@@ -289,15 +297,6 @@ func hint(cmd event.Event, r control.Result, t *target) string {
 	switch {
 	case r.Status != control.Rejected:
 		return ""
-	case r.Reason == control.NoRoute:
-		if len(t.roster) == 0 {
-			return "; no session is connected now"
-		}
-		var names []string
-		for _, c := range t.roster[:min(len(t.roster), 8)] {
-			names = append(names, c.Session)
-		}
-		return "; connected are " + strings.Join(names, ", ")
 	case r.Reason == control.Unsupported && strings.HasSuffix(cmd.Type, ".control.instruct"):
 		return "; an agent takes instructions when it was started with --allow instruct"
 	case r.Reason == control.Unsupported && t.claim != nil:

@@ -402,3 +402,23 @@ func TestKeeperPlaces(t *testing.T) {
 		}
 	}
 }
+
+func TestDistance(t *testing.T) {
+	for _, tt := range []struct {
+		typed, name string
+		want        int
+	}{
+		{"abc", "abc", 0},
+		{"abc", "abcdef", 0}, // the beginning of it
+		{"abd", "abcdef", 1},
+		{"acb", "abcdef", 1},
+		{"ABC", "abcdef", 0},
+		{"abcdef", "abc", 3},
+		{"xyz", "abc", 3},
+		{"", "abc", 0},
+	} {
+		if got := distance(tt.typed, tt.name); got != tt.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tt.typed, tt.name, got, tt.want)
+		}
+	}
+}
