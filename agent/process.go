@@ -233,14 +233,11 @@ func (p *Process) passDirect(sig syscall.Signal, hadTTY bool) {
 // does, and not when it ignores the request: the shell then sees of its job
 // what it would see of the agent.
 func (p *Process) mirrorStop(sig syscall.Signal) {
-	if p.Paused() {
-		return
-	}
 	// We may have been stopped with it, by a signal to the group that cannot be
 	// caught, and hear of it only now that both go on.
 	for range 2 {
 		time.Sleep(2 * time.Millisecond)
-		if !p.halted() {
+		if !p.haltedByOthers() {
 			return
 		}
 	}
@@ -253,15 +250,28 @@ func (p *Process) mirrorStop(sig syscall.Signal) {
 // the agent with us; who continued us alone meant the agent.
 func (p *Process) continued() {
 	time.Sleep(10 * time.Millisecond)
-	if !p.Paused() && p.halted() {
+	if p.haltedByOthers() {
 		_ = p.signalAgent(syscall.SIGCONT)
 	}
 }
 
 // halted says whether the agent is stopped right now.
 func (p *Process) halted() bool {
-	now, ok := procByID(p.pid)
-	return !ok || now.stopped() // where processes cannot be seen, what was told holds
+	if now, ok := procByID(p.pid); ok {
+		return now.stopped()
+	}
+	return !errors.Is(syscall.Kill(p.pid, 0), syscall.ESRCH) // where processes cannot be seen, what was told holds
+}
+
+// haltedByOthers says whether the agent is stopped, and not by Pause: which does
+// not begin between the two looks, nor end.
+func (p *Process) haltedByOthers() bool {
+	if p.Paused() {
+		return false
+	}
+	p.pausing.Lock()
+	defer p.pausing.Unlock()
+	return !p.Paused() && p.halted()
 }
 
 // pass hands a signal to the agent, and remembers one that asks it to end.

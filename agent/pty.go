@@ -555,7 +555,7 @@ func (t *terminal) continued() {
 	}
 	was := t.background
 	t.reclaim()
-	if !t.background && (was || !t.p.Paused() && t.p.halted()) {
+	if !t.background && (was || t.p.haltedByOthers()) {
 		_ = t.shim.send(msgForeground, nil)
 	}
 }
@@ -564,7 +564,7 @@ func (t *terminal) continued() {
 // user's terminal is given back and we stop ourselves, as the job that the
 // shell knows; when we go on so does the agent.
 func (t *terminal) stopped(sig syscall.Signal) {
-	if t.p.Paused() || !t.p.halted() { // ours, or old news
+	if !t.p.haltedByOthers() { // ours, or old news
 		return
 	}
 	if t.hungUp { // there is no terminal to give back, and nobody to continue us
