@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,7 +20,7 @@ import (
 )
 
 func newHookConfigCmd(a *app) *cobra.Command {
-	var dir, script string
+	var dir, script, output string
 	cmd := &cobra.Command{
 		Use:   "hook-config AGENT",
 		Short: "Print what an agent is to be told so that its hooks reach aep-wrap serve",
@@ -34,8 +37,12 @@ which hooks wait for an answer, and how long.
 
 For Claude Code it is a settings file, for claude --settings FILE. For an agent
 that takes more than one file, --out DIR has them written there, and what is
-printed says how the agent is started with them.`,
-		Example: `  aep-wrap hook-config claude-code --hook-listen 127.0.0.1:9465 > aep-hooks.json
+printed says how the agent is started with them.
+
+With --hook-listen the settings have the secret in them, by which whoever reads
+them can tell serve of hooks: --output FILE writes them so that you alone can read
+them, whole or not at all, and never through a link.`,
+		Example: `  aep-wrap hook-config claude-code --hook-listen 127.0.0.1:9465 --output aep-hooks.json
   claude --settings aep-hooks.json
   aep-wrap hook-config codex --hook-socket /run/aep/hook.sock --out ~/.aep/codex
   aep-wrap hook-config claude-code --hooks /shared/hooks --hook-script /opt/aep/hookdir.sh`,
@@ -47,7 +54,13 @@ printed says how the agent is started with them.`,
 			} else {
 				c.Hooks = nil
 			}
-			return a.hookConfig(args[0], dir, script)
+			if output != "" && dir != "" {
+				return usageError("hook-config: --out writes the files of an agent that takes more than one, --output the one there is: want one of them")
+			}
+			if output == "" {
+				return a.hookConfig(args[0], dir, script, a.tellSettings)
+			}
+			return a.hookConfig(args[0], dir, script, func(b []byte, _ bool) error { return writePrivate(output, b) })
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return adapterNames(), cobra.ShellCompDirectiveNoFileComp
@@ -56,12 +69,48 @@ printed says how the agent is started with them.`,
 	addSettings(cmd.Flags(), true)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !strings.HasPrefix(f.Name, "hook") || f.Name == "hook-socket-group" })
 	cmd.Flags().StringVar(&dir, "out", "", "write the files into this `DIR`")
+	cmd.Flags().StringVar(&output, "output", "", "write what would be printed to this `FILE`, readable by you alone")
 	cmd.Flags().StringVar(&script, "hook-script", "", "the script of hook-dir-script is at this `PATH`, for --hooks")
 	return cmd
 }
 
-// hookConfig prints the wiring of a launch that reports to serve.
-func (a *app) hookConfig(name, dir, script string) error {
+// tellSettings prints settings. In a file that others can read a secret is none.
+func (a *app) tellSettings(b []byte, secret bool) error {
+	if f, ok := a.Stdout.(interface{ Stat() (os.FileInfo, error) }); ok && secret {
+		if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() && fi.Mode().Perm()&0o077 != 0 {
+			a.warnUnlessQuiet("the settings have the secret of serve's hooks in them, and others can read the file that they are printed to: chmod 600 it, or write it by --output FILE")
+		}
+	}
+	_, err := a.Stdout.Write(b)
+	return err
+}
+
+// writePrivate writes a file that its user alone can read: whole or not at all,
+// in the place of what had its name, and never through a link, which may lead to
+// somebody else's.
+func writePrivate(path string, b []byte) error {
+	switch fi, err := os.Lstat(path); {
+	case err == nil && fi.Mode()&os.ModeSymlink != 0:
+		return fmt.Errorf("%s is a symbolic link: name the file itself, or remove the link", path)
+	case err == nil && !fi.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", path, reason(err))
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(b)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// hookConfig tells the wiring of a launch that reports to serve.
+func (a *app) hookConfig(name, dir, script string, told func(b []byte, secret bool) error) error {
 	ad, err := findAdapter(name)
 	if err != nil {
 		return err
@@ -74,7 +123,7 @@ func (a *app) hookConfig(name, dir, script string) error {
 	if err != nil {
 		return err
 	}
-	end := adapters.Endpoint{Dir: out}
+	end, secret := adapters.Endpoint{Dir: out}, ""
 	switch {
 	case script != "" && len(c.Hooks) == 0:
 		return usageError("hook-config: --hook-script goes with --hooks DIR")
@@ -92,11 +141,10 @@ func (a *app) hookConfig(name, dir, script string) error {
 		end.Helper, end.Socket = helper(ad.Name), c.HookSocket
 	}
 	if c.HookListen != "" {
-		word, err := a.hookSecret(true)
-		if err != nil {
+		if secret, err = a.hookSecret(true); err != nil {
 			return err
 		}
-		end.HookURL = "http://" + c.HookListen + "/hook/" + word
+		end.HookURL = "http://" + c.HookListen + "/hook/" + secret
 	}
 	p := c.patience()
 	seen := adapters.Launch{Args: []string{ad.Command[0]}, Path: ad.Command[0], Env: a.agentEnv(), Home: a.paths.home, TTY: true,
@@ -124,7 +172,9 @@ func (a *app) hookConfig(name, dir, script string) error {
 		}
 		w.Files[hookDirName] = []byte(hookDirScript)
 	}
-	return a.tellHookConfig(dir, w)
+	return tellHookConfig(dir, w, func(b []byte) error {
+		return told(b, secret != "" && bytes.Contains(b, []byte(secret)))
+	})
 }
 
 // hookDirName is what the script of hook-dir-script is called.
@@ -159,15 +209,14 @@ func (a *app) throughDirectory(end *adapters.Endpoint, adapter, script string) e
 	return nil
 }
 
-// tellHookConfig writes a wiring's files, or prints the one there is.
-func (a *app) tellHookConfig(dir string, w adapters.Wiring) error {
+// tellHookConfig writes a wiring's files, or tells the one there is.
+func tellHookConfig(dir string, w adapters.Wiring, told func([]byte) error) error {
 	if dir == "" && len(w.Files) > 1 {
 		return usageError("hook-config: this agent is told by %s and its command line: want --out DIR", count(len(w.Files), "file"))
 	}
 	if dir == "" {
 		for _, content := range w.Files {
-			_, err := a.Stdout.Write(content)
-			return err
+			return told(content)
 		}
 	}
 	for name, content := range w.Files {
@@ -178,7 +227,7 @@ func (a *app) tellHookConfig(dir string, w adapters.Wiring) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+		if err := writePrivate(path, content); err != nil {
 			return err
 		}
 	}
@@ -189,6 +238,5 @@ func (a *app) tellHookConfig(dir string, w adapters.Wiring) error {
 	for _, arg := range w.Args {
 		line = append(line, adapters.Quote(arg))
 	}
-	fmt.Fprintln(a.Stdout, strings.Join(line, " "))
-	return nil
+	return told([]byte(strings.Join(line, " ") + "\n"))
 }
