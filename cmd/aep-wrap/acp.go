@@ -26,7 +26,7 @@ cancelled as the editor would.`,
   aep-wrap acp --answer -- kimi acp`,
 		Args:              cobra.MinimumNArgs(1),
 		RunE:              func(_ *cobra.Command, args []string) error { return a.acp(args, answer) },
-		ValidArgsFunction: completeAgent,
+		ValidArgsFunction: a.completeAgent,
 	}
 	cmd.Flags().BoolVar(&answer, "answer", false, "let permissions be answered and runs be cancelled from afar")
 	cmd.Flags().SetInterspersed(false)

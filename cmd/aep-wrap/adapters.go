@@ -25,10 +25,9 @@ func newAdaptersCmd(a *app) *cobra.Command {
 		Short:   "Show an adapter: how it is hooked, and what each native event becomes",
 		Example: "  aep-wrap adapters show claude-code",
 		Args:    cobra.ExactArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return adapterNames(), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.showAdapter(args[0]) },
+
+		ValidArgsFunction: completeAdapter(anyAdapter),
+		RunE:              func(_ *cobra.Command, args []string) error { return a.showAdapter(args[0]) },
 	})
 	return cmd
 }

@@ -50,6 +50,7 @@ Without an open run there is nothing to cancel: the agent refuses, and stays.
 	cmd.Flags().StringVar(&run, "run", "", "the `RUN`, by its name or the beginning of it")
 	cmd.Flags().StringVar(&scope, "scope", "run", "`run` or session")
 	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the agent's stream")
+	_ = cmd.RegisterFlagCompletionFunc("run", a.completeRun)
 	_ = cmd.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions([]string{"run", "session"}, cobra.ShellCompDirectiveNoFileComp))
 	follow.flags(cmd.Flags())
 	return cmd

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"aep-wrap/adapters"
+	"aep-wrap/adapters/all"
+	"aep-wrap/agent"
 )
 
 // completionWait is how long a shell waits for words of ours.
@@ -34,6 +38,67 @@ func beside(word, what string) string {
 		return word
 	}
 	return word + "\t" + what
+}
+
+// completeNothing keeps the shell from offering files to a command that takes no
+// word.
+func completeNothing(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		completeNothing(c)
+	}
+	if cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil && cmd.Args != nil && cmd.Args(cmd, []string{"x"}) != nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+}
+
+// completeAgent completes the agent's command, as far as it is installed, and
+// files after it.
+func (a *app) completeAgent(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var words []string
+	for _, ad := range all.List() {
+		for _, command := range ad.Command {
+			if _, err := agent.LookPath(command, a.Getenv("PATH")); err == nil {
+				words = append(words, beside(command, ad.Title))
+			}
+		}
+	}
+	return begins(words, typed), cobra.ShellCompDirectiveDefault
+}
+
+// completeAdapter completes an adapter of those that are chosen.
+func completeAdapter(chosen func(*adapters.Adapter) bool) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		var words []string
+		for _, ad := range all.List() {
+			if len(args) == 0 && chosen(&ad) {
+				words = append(words, beside(ad.Name, ad.Title))
+			}
+		}
+		return begins(words, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func anyAdapter(*adapters.Adapter) bool { return true }
+
+// isAgent says of an adapter that it is of an agent that people install.
+func isAgent(ad *adapters.Adapter) bool { return ad.Launch != nil && len(ad.Command) > 0 }
+
+// completeRun completes a run of the session that was named: the open one.
+func (a *app) completeRun(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := a.completing(cmd)
+	defer cancel()
+	var words []string
+	if f, err := a.held(ctx, `{"type":["run.*"]}`); err == nil && len(args) == 1 {
+		for _, m := range f.list() {
+			if m.run != "" && strings.HasPrefix(m.name, args[0]) {
+				words = append(words, beside(m.run, m.name))
+			}
+		}
+	}
+	return begins(words, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeTarget completes a session that is connected.

@@ -40,7 +40,16 @@ func commandLinePage(root *cobra.Command) []byte {
 	var b bytes.Buffer
 	b.WriteString("# The command line\n\n<!-- Made of the commands' own words; a test holds it current. -->\n\n")
 	writeCommand(&b, root, 2)
-	b.WriteString(`## Settings
+	b.WriteString("## Completion\n\n```sh\n" + `source <(aep-wrap completion bash)      in ~/.bashrc; it wants the package bash-completion
+source <(aep-wrap completion zsh)       in ~/.zshrc, after compinit
+aep-wrap completion fish | source       in ~/.config/fish/config.fish
+` + "```\n\n" + `A shell completes commands, flags and the values that they know, the agents that
+are installed, and what there is at the moment: sessions (for cancel, pause, tail
+--session), requests and their options (for respond), runs (for cancel --run), logs
+(for timeline). That is asked of the collector, for a second and a half at most; one
+that does not run is not started. There is a script for PowerShell, too.
+
+## Settings
 
 Every setting is a flag, an environment variable and a key of
 ` + "`~/.aep/config.yaml`" + ` under one name. The flag counts first, then the

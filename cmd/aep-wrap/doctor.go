@@ -55,11 +55,9 @@ something was found; each finding says what to do.`,
 		Example: `  aep-wrap doctor
   aep-wrap doctor claude
   aep-wrap doctor --json | jq 'select(.state == "finding")'`,
-		Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return adapterNames(), cobra.ShellCompDirectiveNoFileComp
-		},
-		Annotations: map[string]string{noConfig: ""},
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeAdapter(isAgent),
+		Annotations:       map[string]string{noConfig: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d := &doctor{app: a, made: readBuildInfo().Time, now: time.Now, space: freeSpace, watch: canWatch}
 			return d.run(cmd, args)
@@ -196,7 +194,7 @@ func (d *doctor) agents(args []string) error {
 		if err != nil {
 			return err
 		}
-		if ad.Launch == nil || len(ad.Command) == 0 {
+		if !isAgent(&ad) {
 			return usageError("%s is not an agent that is installed; want one of %s", args[0], strings.Join(adapterNames(), ", "))
 		}
 		d.agent(ad, true)
@@ -204,7 +202,7 @@ func (d *doctor) agents(args []string) error {
 	}
 	any := false
 	for _, ad := range all.List() {
-		if ad.Launch != nil && len(ad.Command) > 0 && d.agent(ad, false) {
+		if isAgent(&ad) && d.agent(ad, false) {
 			any = true
 		}
 	}

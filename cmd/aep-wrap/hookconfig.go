@@ -62,9 +62,7 @@ them, whole or not at all, and never through a link.`,
 			}
 			return a.hookConfig(args[0], dir, script, func(b []byte, _ bool) error { return writePrivate(output, b) })
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return adapterNames(), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: completeAdapter(isAgent),
 	}
 	addSettings(cmd.Flags(), true)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !strings.HasPrefix(f.Name, "hook") || f.Name == "hook-socket-group" })

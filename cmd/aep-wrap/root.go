@@ -47,7 +47,7 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 			}
 			return meant(cmd, args[0], a.run(args))
 		},
-		ValidArgsFunction: completeAgent,
+		ValidArgsFunction: a.completeAgent,
 	}
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
@@ -60,6 +60,7 @@ AEP_WRAP=off runs the agent as if aep-wrap was not there.`,
 		return usageError("%w; see %s --help", err, cmd.CommandPath())
 	})
 	addCommands(root, commands(a))
+	completeNothing(root)
 	usageOf(root)
 	a.setHelp(root)
 	return root
@@ -132,6 +133,8 @@ func completeSettings(root *cobra.Command) {
 			return out
 		},
 		"notify-capture": func() []string { return levels[:3] },
+		"allow":          func() []string { return []string{"instruct"} },
+		"deny":           func() []string { return []string{"respond", "cancel", "pause", "resume", "instruct", "*"} },
 		"adapter":        adapterNames,
 		"listen":         func() []string { return []string{off, "127.0.0.1:8787"} },
 	}

@@ -50,22 +50,10 @@ func newRunCmd(a *app) *cobra.Command {
   aep-wrap run --capture redacted -- ./my-agent --fast`,
 		Args:              cobra.MinimumNArgs(1),
 		RunE:              func(_ *cobra.Command, args []string) error { return a.run(args) },
-		ValidArgsFunction: completeAgent,
+		ValidArgsFunction: a.completeAgent,
 	}
 	cmd.Flags().SetInterspersed(false)
 	return cmd
-}
-
-// completeAgent completes the agent's name, and files after it.
-func completeAgent(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	var names []string
-	for _, ad := range all.List() {
-		names = append(names, ad.Command...)
-	}
-	return names, cobra.ShellCompDirectiveDefault
 }
 
 // switchedOff says whether AEP_WRAP asks for the bare agent.

@@ -90,6 +90,17 @@ commas between. # begins a comment.
 			}
 			return nil
 		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			before := typed[:strings.LastIndex(typed, ",")+1]
+			var words []string
+			for _, allows := range append([]string{"emit", "watch", "control"}, scopeNames()...) {
+				words = append(words, before+allows)
+			}
+			return begins(words, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			token := randomToken()
 			line := token + " " + args[0] + "\n"
