@@ -157,12 +157,7 @@ func TestFragments(t *testing.T) {
 			conn.Write([]byte{0x89, 0x80, 0, 0, 0, 0})
 		}
 	}
-	for i := 0; len(dataLines(s.replay("from=all"))) == 0; i++ {
-		if i == 100 {
-			t.Fatal("it did not arrive")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	within(t, "it arrives", func() bool { return len(dataLines(s.replay("from=all"))) > 0 })
 	if got := dataLines(s.replay("from=all")); len(got) != 1 || got[0] != line {
 		t.Errorf("%q", got)
 	}
@@ -300,12 +295,7 @@ func TestManySessionsAndFilters(t *testing.T) {
 		t.Errorf("%d claims", n)
 	}
 	em.ws.Close(websocket.StatusNormalClosure, "")
-	for i := 0; s.claims.count() > 0; i++ {
-		if i == 2000 {
-			t.Fatal("claims are left")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	within(t, "no claim is left", func() bool { return s.claims.count() == 0 })
 }
 
 func TestTooMuchAtOnce(t *testing.T) {

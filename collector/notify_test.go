@@ -212,7 +212,7 @@ func TestNotifyQueue(t *testing.T) {
 	for i := range maxNotes + 10 {
 		s.post(requestLine(fmt.Sprint("q", i), i, ""))
 	}
-	if d := time.Since(start); d > 10*time.Second {
+	if d := time.Since(start); d > time.Minute { // a call takes ten seconds, and its turn never comes
 		t.Errorf("taking in was held up: %v", d)
 	}
 	within(t, "the oldest give way", func() bool { return s.notify.dropped.Load() >= 9 })

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -250,8 +251,11 @@ func TestUnixSocket(t *testing.T) {
 }
 
 func TestIdleExit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	start := func(t *testing.T, idle time.Duration) (*Collector, chan error, net.Listener, string) {
+	const idle = time.Second
+	// before comes when others can connect, and the time has not begun.
+	start := func(t *testing.T, before func(tcp net.Listener, path string)) chan error {
 		tcp, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -261,10 +265,11 @@ func TestIdleExit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		before(tcp, path)
 		c := New(Config{IdleExit: idle})
 		done := make(chan error, 1)
 		go func() { done <- c.Serve(t.Context(), tcp, unix) }()
-		return c, done, tcp, path
+		return done
 	}
 	ended := func(done chan error, within time.Duration) bool {
 		select {
@@ -278,18 +283,20 @@ func TestIdleExit(t *testing.T) {
 		}
 	}
 	t.Run("nobody", func(t *testing.T) {
-		_, done, _, _ := start(t, 50*time.Millisecond)
+		done := start(t, func(net.Listener, string) {})
 		if !ended(done, time.Minute) {
 			t.Error("it goes on")
 		}
 	})
 	t.Run("a quiet wrapper", func(t *testing.T) {
-		_, done, _, path := start(t, 50*time.Millisecond)
-		conn, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ended(done, 500*time.Millisecond) {
+		var conn net.Conn
+		done := start(t, func(_ net.Listener, path string) {
+			var err error
+			if conn, err = net.Dial("unix", path); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if ended(done, 2*idle) {
 			t.Error("it ended under a wrapper")
 		}
 		conn.Close()
@@ -298,20 +305,21 @@ func TestIdleExit(t *testing.T) {
 		}
 	})
 	t.Run("a watcher", func(t *testing.T) {
-		_, done, l, _ := start(t, 50*time.Millisecond)
-		ctx, cancel := context.WithCancel(t.Context())
-		req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+l.Addr().String()+"/stream", nil)
-		tr := &http.Transport{}
-		defer tr.CloseIdleConnections()
-		resp, err := tr.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
+		var conn net.Conn
+		done := start(t, func(tcp net.Listener, _ string) {
+			var err error
+			if conn, err = net.Dial("tcp", tcp.Addr().String()); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "GET /stream HTTP/1.1\r\nHost: %s\r\n\r\n", tcp.Addr())
+		})
+		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
 		}
-		if ended(done, 500*time.Millisecond) {
+		if ended(done, 2*idle) {
 			t.Error("it ended under a watcher")
 		}
-		cancel()
-		resp.Body.Close()
+		conn.Close()
 		if !ended(done, time.Minute) {
 			t.Error("it goes on")
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -311,16 +312,27 @@ func TestReaderThatNeverReads(t *testing.T) {
 	rawStream(t, s, "")
 	good := s.open("", nil)
 	seen := make(chan bool)
+	var read atomic.Int64
 	go func() {
 		defer close(seen)
 		for i := int64(0); i < flood; i++ {
+			read.Store(i)
 			if m := good.event(); string(m.Data) != notice("s", i) {
 				t.Errorf("the other reader: at %d %s%s", i, m.Comment, m.Data)
 				return
 			}
 		}
 	}()
-	floodSession(s, func(i int64) string { return notice("s", i) })
+	floodSession(s, func(i int64) string {
+		for more := true; more && read.Load() < i-500; { // on a slow machine it may be slow itself
+			select {
+			case <-seen:
+				more = false
+			case <-time.After(time.Millisecond):
+			}
+		}
+		return notice("s", i)
+	})
 	<-seen
 	deadline := time.Now().Add(time.Minute)
 	for s.hub.watching() > 1 {
@@ -456,7 +468,9 @@ func TestHeartbeatAndStall(t *testing.T) {
 
 // A replay leaves no deadline of its own on the connection that served it.
 func TestConnectionAfterReplay(t *testing.T) {
-	s := serve(t, Config{Limits: Limits{Stall: 50 * time.Millisecond}})
+	t.Parallel()
+	const stall = time.Second
+	s := serve(t, Config{Limits: Limits{Stall: stall}})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -473,7 +487,7 @@ func TestConnectionAfterReplay(t *testing.T) {
 			t.Fatalf("%s: %v", path, err)
 		}
 		resp.Body.Close()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(stall + stall/4)
 	}
 }
 
