@@ -43,6 +43,9 @@ func TestClass(t *testing.T) {
 	}()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
+	names := nobodysNames(t)
+	network := &http.Transport{DialContext: (&net.Dialer{Resolver: names}).DialContext}
+	defer network.CloseIdleConnections()
 	for url, want := range map[string]string{
 		gone.URL:                      Unreachable,
 		"http://no-such-host.invalid": Unreachable,
@@ -51,12 +54,16 @@ func TestClass(t *testing.T) {
 		"http://" + silent.Addr().String():          Slow,
 		"http://" + rude.Addr().String():            Other,
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		patience := time.Minute
+		if want == Slow {
+			patience = time.Second
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := (&http.Client{Transport: network}).Do(req)
 		cancel()
 		if err == nil {
 			resp.Body.Close()
@@ -78,4 +85,31 @@ func TestClass(t *testing.T) {
 	if got := Class(errors.New("x"), 0); got != Other {
 		t.Error(got)
 	}
+}
+
+// nobodysNames is a resolver that knows no name at once, whatever the machine's
+// network is.
+func nobodysNames(t *testing.T) *net.Resolver {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	go func() {
+		b := make([]byte, 1<<10)
+		for {
+			n, from, err := server.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if n > 3 {
+				b[2], b[3] = b[2]|0x80, 3 // an answer: there is no such name
+				_, _ = server.WriteTo(b[:n], from)
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
 }
