@@ -57,6 +57,9 @@ type WatchConfig struct {
 	Say         func(line string)
 	Now         func() time.Time
 
+	// Nobodys is called with the path of a file that no adapter knows, or in which
+	// nothing is a record. Nil is nobody who wants to know.
+	Nobodys func(path string)
 	// Accepts are the types of commands that sessions of an adapter take; nil,
 	// or none, takes no commands, and nothing waits for an answer. Only what
 	// passes by a hook can be answered: no process is ours.
@@ -164,6 +167,7 @@ type reading struct {
 	id      adapters.Identity
 	known   bool
 	asked   int       // records that were asked whose they are
+	refused int       // records that are none
 	clock   time.Time // of the newest record that said
 	unknown bool      // it was told that nobody knows it
 	warned  bool      // it was told that its version is not known
@@ -188,9 +192,14 @@ func (w *Watch) Open(f *follow.File) {
 func (w *Watch) Close(f *follow.File) {
 	w.work.Lock()
 	defer w.work.Unlock()
-	if r, ok := f.Data.(*reading); ok && !r.known && r.asked > 0 {
-		if d := w.strange(f, r, -1); d != nil {
-			_ = w.write(w.session(nil, own, watchSession), entry{at: w.cfg.Now(), drafts: d}) // it was said, and a later reading tells it again
+	if r, ok := f.Data.(*reading); ok && !r.known {
+		switch {
+		case r.asked > 0:
+			if d := w.strange(f, r, -1); d != nil {
+				_ = w.write(w.session(nil, own, watchSession), entry{at: w.cfg.Now(), drafts: d}) // it was said, and a later reading tells it again
+			}
+		case r.refused > 0:
+			w.nobodys(f)
 		}
 	}
 	f.Data = nil
@@ -210,6 +219,7 @@ func (w *Watch) strange(f *follow.File, r *reading, with int64) []event.Draft {
 	}
 	if !again {
 		w.stats.unknown.Add(1)
+		w.nobodys(f)
 	}
 	w.say("no adapter knows the layout of %s: nothing is told of it", f.Path)
 	at := r.clock
@@ -218,6 +228,13 @@ func (w *Watch) strange(f *follow.File, r *reading, with int64) []event.Draft {
 	}
 	return []event.Draft{{Header: event.Header{Type: "x.aep-wrap.log.unknown", Severity: event.Warning, Time: at}, Key: f.Head,
 		Fields: event.Fields{event.Meta("file", f.Head), event.Meta("records", r.asked)}}}
+}
+
+// nobodys tells of a file that no adapter knows.
+func (w *Watch) nobodys(f *follow.File) {
+	if w.cfg.Nobodys != nil {
+		w.cfg.Nobodys(f.Path)
+	}
 }
 
 // identify asks the adapters whose log this is: those whose patterns the path
@@ -484,6 +501,7 @@ func (w *Watch) repeats(r *reading, d *event.Draft) bool {
 
 func (w *Watch) refuse(r *reading, place, reason string, bytes int) []event.Draft {
 	n := w.stats.refused.Add(1)
+	r.refused++
 	w.counters.refused(adapters.Log, reason)
 	w.cfg.Log.Warn("record refused", "place", place, "reason", reason, "bytes", bytes, "count", n)
 	if !r.known {

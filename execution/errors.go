@@ -73,8 +73,16 @@ func fail(c Code, format string, args ...any) *Error {
 // notFound is what a call hears whose id names nothing here.
 func notFound(what, id string) *Error {
 	e := fail(InvalidParams, "there is no %s %q", what, clip(id))
+	if id == "" {
+		e = missing(what)
+	}
 	e.Data = map[string]any{"reason": what + "_not_found"}
 	return e
+}
+
+// missing says how params name what is meant.
+func missing(what string) *Error {
+	return fail(InvalidParams, "%s_id is missing: params say which %s is meant, as {%q: …}", what, what, what+"_id")
 }
 
 // clip keeps what a caller sent from filling an answer or a log.

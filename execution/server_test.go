@@ -163,3 +163,22 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Who names a thing by another word than the protocol's hears the right one.
+func TestWrongNameOfAParam(t *testing.T) {
+	w := newWorld(t)
+	for method, want := range map[string]string{
+		"agent.get": "agent_id", "agent.update": "agent_id", "agent.cancel": "agent_id", "agent.archive": "agent_id",
+		"run.create": "agent_id", "run.get": "run_id", "run.cancel": "run_id", "run.continue": "run_id",
+		"artifact.get": "artifact_id", "artifact.delete": "artifact_id",
+		"subject.read": "subject_id", "subject.export": "subject_id", "subject.erase": "subject_id",
+	} {
+		params := map[string]any{"id": "x", "goal": "g"}
+		if method == "subject.erase" {
+			params["mode"] = "hard_delete"
+		}
+		if r := w.fails(InvalidParams, method, params); !strings.Contains(r.Error.Message, want+" is missing") {
+			t.Errorf("%s: %q does not name %s", method, r.Error.Message, want)
+		}
+	}
+}

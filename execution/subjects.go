@@ -27,6 +27,9 @@ type bundle struct {
 
 // concerned are the records that name a subject.
 func concerned(t tx, subject string) (agents []agentRecord, runs []runRecord, err error) {
+	if subject == "" {
+		return nil, nil, missing("subject")
+	}
 	err = t.Bucket([]byte("agents")).ForEach(func(_, v []byte) error {
 		var a agentRecord
 		if err := json.Unmarshal(v, &a); err != nil {

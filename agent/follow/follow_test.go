@@ -133,6 +133,8 @@ func TestFollowing(t *testing.T) {
 		{"deleted and made again", "", []string{`echo '{"n":1}' >a.jsonl`, `rm a.jsonl; sleep 0.2; echo '{"n":2}' >a.jsonl`}, []int{1, 2}},
 		{"replaced", "", []string{`echo '{"n":1}' >a.jsonl`, `printf '{"n":2}\n' >tmp; mv tmp a.jsonl`}, []int{1, 2}},
 		{"a link to a file", "a.jsonl", []string{`mkdir -p v1 v2; echo '{"n":1}' >v1/l; ln -s v1/l a.jsonl`, `echo '{"n":2}' >>v1/l`, `echo '{"n":3}' >v2/l; ln -sfn v2/l a.jsonl`}, []int{1, 2, 3}},
+		{"a link to a folder, which may lead in a circle", "w", []string{`mkdir -p w v; echo '{"n":9}' >v/a.jsonl; ln -s ../v w/v; ln -s . w/w; echo '{"n":1}' >w/b.jsonl`}, []int{1}},
+		{"a path that is a link to a folder", "w", []string{`mkdir v; ln -s v w; echo '{"n":1}' >v/a.jsonl`, `echo '{"n":2}' >>v/a.jsonl`}, []int{1, 2}},
 		{"a mounted volume's swap", "", []string{
 			`mkdir ..1; echo '{"n":1}' >..1/a.jsonl; ln -s ..1 ..data; ln -s ..data/a.jsonl a.jsonl`,
 			`mkdir ..2; printf '{"n":2}\n' >..2/a.jsonl; ln -s ..2 ..tmp; mv -T ..tmp ..data; rm -r ..1`}, []int{1, 2}},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,7 +33,8 @@ func newWatchCmd(a *app) *cobra.Command {
 		Short: "Tell what agents do that others started, by their logs and hook directories",
 		Long: `Follows the session logs of agents that run already, run elsewhere or ran
 yesterday, and tells what they did as events. A PATH is a log, a directory of
-logs with all below it, or a hook directory (see aep-wrap hook-dir-script).
+logs with all below it (links to folders are not followed: give those as a PATH),
+or a hook directory (see aep-wrap hook-dir-script).
 
 Whose a log is, its path and its first record tell; --adapter says it where they
 do not. A layout or a version that is not known is told loudly, here and as an
@@ -47,7 +49,8 @@ by whomever, tells nothing new, and how far each log was read is kept beside the
 session logs. A session that a wrapper runs is left to it. Nothing that a watch
 tells ends a session: it sees no process.
 
-With --once it reads what is there, sends it, and ends. Otherwise it ends by a
+With --once it reads what is there, sends it, and ends; the exit code is 1 where a
+PATH is not there, or is a file that is no known agent's log. Otherwise it ends by a
 signal, with exit code 0.`,
 		Example: `  aep-wrap watch ~/.claude/projects ~/.codex/sessions
   aep-wrap watch --once --from start session.jsonl
@@ -127,6 +130,9 @@ func (a *app) watch(ctx context.Context, o watchOptions) error {
 	r := w.close(ending)
 	if o.once {
 		err = errors.Join(err, a.tell(r, r.String()))
+		if err == nil && len(w.strange) > 0 {
+			err = fmt.Errorf("watch: %s: no session log of an agent that is known (aep-wrap adapters); --adapter NAME says whose it is", strings.Join(w.strange, ", "))
+		}
 	}
 	return err
 }
@@ -148,6 +154,9 @@ type watching struct {
 	from  follow.From
 
 	candidates []adapters.Adapter
+
+	mu      sync.Mutex
+	strange []string // of paths, once: logs that no adapter knows
 }
 
 // newWatching makes a watch. Nothing is read or sent before run.
@@ -171,7 +180,7 @@ func (a *app) newWatching(o watchOptions) (*watching, error) {
 	}
 	w.hub = agent.NewWatch(agent.WatchConfig{
 		Adapters: candidates, Agent: a.cfg.Agent, Host: hostname(), Traceparent: a.Getenv("TRACEPARENT"),
-		LogDir: a.cfg.LogDir, Gate: w.gate, Sinks: w.out.sinks(), Log: w.log, Say: w.say,
+		LogDir: a.cfg.LogDir, Gate: w.gate, Sinks: w.out.sinks(), Log: w.log, Say: w.say, Nobodys: w.nobodys,
 		Accepts: w.out.accepts, Policy: a.cfg.policyOfAnswers(), Patience: a.cfg.patience(), Reachable: w.out.reachable,
 	})
 	if w.store, err = follow.OpenStore(filepath.Join(a.cfg.LogDir, ".watch", "cursors")); err != nil {
@@ -191,6 +200,17 @@ func (a *app) newWatching(o watchOptions) (*watching, error) {
 		w.dirs = append(w.dirs, d)
 	}
 	return w, nil
+}
+
+// nobodys remembers that a log which was named is no agent's.
+func (w *watching) nobodys(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.paths {
+		if abs, err := filepath.Abs(p); err == nil && (abs == path || p == path) && w.once && !slices.Contains(w.strange, p) {
+			w.strange = append(w.strange, p)
+		}
+	}
 }
 
 // run reads until ctx ends, or, once, what is there.
@@ -265,7 +285,7 @@ func (a *app) watchPaths(o watchOptions) (logs, hooks []string, err error) {
 	for _, p := range o.paths {
 		switch _, err := os.Stat(p); {
 		case err != nil && o.once:
-			return nil, nil, fmt.Errorf("watch: %w", err)
+			return nil, nil, fmt.Errorf("watch: %s: %w", p, reason(err))
 		case err != nil:
 			a.warnUnlessQuiet(p + " is not there yet: it is waited for")
 		}
