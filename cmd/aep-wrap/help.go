@@ -155,33 +155,49 @@ func (a *app) helpFlags() *cobra.Command {
 // usages lists flags, as wide as the terminal is.
 func (a *app) usages(fs *pflag.FlagSet) string { return fs.FlagUsagesWrapped(terminalWidth(a.Stdout)) }
 
-// setHelp has --help say what matters.
+// setHelp has --help say what matters. It is no template: with templates in it a
+// program keeps every method of everything, for they may name any.
 func (a *app) setHelp(root *cobra.Command) {
-	cobra.AddTemplateFunc("ownFlags", func(cmd *cobra.Command) string { return a.usages(ownFlags(cmd)) })
-	cobra.AddTemplateFunc("settingsOf", func(cmd *cobra.Command) string { return a.usages(settingsOf(cmd)) })
-	root.SetUsageTemplate(usageTemplate)
+	root.SetUsageFunc(a.usage)
 	root.AddCommand(a.helpFlags())
 }
 
-const usageTemplate = `Usage:{{if .Runnable}}
-  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} [command]{{end}}{{if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if .Groups}}{{range $group := .Groups}}
-
-{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help")))}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{else}}
-
-Commands:{{range $cmds}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{with ownFlags . | trimTrailingWhitespaces}}
-
-Flags:
-{{.}}{{end}}{{with settingsOf . | trimTrailingWhitespaces}}
-
-Settings:
-{{.}}{{end}}
-
-Flags that every command takes: {{.Root.Name}} help flags{{if .HasAvailableSubCommands}}
-More about a command: {{.CommandPath}} [command] --help{{end}}
-`
+func (a *app) usage(cmd *cobra.Command) error {
+	var b strings.Builder
+	section := func(title, text string) {
+		if text = strings.TrimRight(text, " \n"); text != "" {
+			b.WriteString(title + "\n" + text + "\n\n")
+		}
+	}
+	list := func(of func(*cobra.Command) bool) (text string) {
+		for _, c := range cmd.Commands() {
+			if (c.IsAvailableCommand() || c.Name() == "help") && of(c) {
+				text += "  " + pad(c.Name(), c.NamePadding()) + " " + c.Short + "\n"
+			}
+		}
+		return text
+	}
+	uses := ""
+	if cmd.Runnable() {
+		uses = "  " + cmd.UseLine() + "\n"
+	}
+	if cmd.HasAvailableSubCommands() {
+		uses += "  " + cmd.CommandPath() + " [command]\n"
+	}
+	section("Usage:", uses)
+	section("Examples:", cmd.Example)
+	for _, g := range cmd.Groups() {
+		section(g.Title, list(func(c *cobra.Command) bool { return c.GroupID == g.ID }))
+	}
+	if len(cmd.Groups()) == 0 {
+		section("Commands:", list(func(*cobra.Command) bool { return true }))
+	}
+	section("Flags:", a.usages(ownFlags(cmd)))
+	section("Settings:", a.usages(settingsOf(cmd)))
+	b.WriteString("Flags that every command takes: " + cmd.Root().Name() + " help flags\n")
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("More about a command: " + cmd.CommandPath() + " [command] --help\n")
+	}
+	_, err := cmd.OutOrStdout().Write([]byte(b.String()))
+	return err
+}
