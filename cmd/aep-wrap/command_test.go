@@ -108,7 +108,7 @@ func (p *perUser) wrapper(window int, hear func(e *event.Event, line []byte) []s
 	}()
 	select {
 	case <-claimed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatal("no pong")
 	}
 	return func() { _ = ws.CloseNow(); cancel() }
@@ -167,7 +167,7 @@ func TestCommandOverABrokenConnection(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, p.err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no result")
 	}
 	mu.Lock()

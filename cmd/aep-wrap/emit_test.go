@@ -30,7 +30,7 @@ import (
 // drafter plays a program that writes drafts of its own. Each line of the file
 // that DRAFTS names is one of: a draft, which is written as it is; "N x DRAFT",
 // N times that draft, with %d counting on; "wait FILE", until the file is
-// there; "hang".
+// there, and FILE.waited says that it does; "hang".
 func drafter() int {
 	fd, err := strconv.Atoi(os.Getenv("AEP_EVENTS_FD"))
 	if err != nil {
@@ -58,8 +58,12 @@ func drafter() int {
 			time.Sleep(time.Minute)
 			return 1
 		case strings.HasPrefix(line, "wait "):
-			for range 3000 {
-				if _, err := os.Stat(line[len("wait "):]); err == nil {
+			file := line[len("wait "):]
+			if err := os.WriteFile(file+".waited", nil, 0o600); err != nil {
+				return 1
+			}
+			for range 6000 {
+				if _, err := os.Stat(file); err == nil {
 					break
 				}
 				time.Sleep(10 * time.Millisecond)
@@ -112,6 +116,32 @@ type outcome struct {
 	stdout, stderr string
 	code           int
 	took           time.Duration
+	ended          time.Time
+}
+
+// over is how long the wrapper outlived its agent, whose last deed was to write a
+// file.
+func (r outcome) over(t *testing.T, file string) time.Duration {
+	t.Helper()
+	fi, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.ended.Sub(fi.ModTime())
+}
+
+// promptly wants it to be so in one of some tries: a busy machine is slow now and
+// then, and what waits does so each time.
+func promptly(t *testing.T, try func() (took time.Duration, prompt bool)) {
+	t.Helper()
+	var all []time.Duration
+	for range 5 {
+		took, prompt := try()
+		if all = append(all, took); prompt {
+			return
+		}
+	}
+	t.Errorf("it took %v", all)
 }
 
 func (w *world) run(env []string, args ...string) outcome {
@@ -124,7 +154,7 @@ func (w *world) run(env []string, args ...string) outcome {
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		w.t.Fatal(err)
 	}
-	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode(), time.Since(start)}
+	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode(), time.Since(start), time.Now()}
 }
 
 // logged gives the lines of all logs, log by log.
@@ -168,7 +198,7 @@ type moody struct {
 }
 
 func newMoody(t *testing.T, mood string) *moody {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listenFree()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,24 +408,29 @@ func TestCollectorMoods(t *testing.T) {
 		"hang":           {says: "in time|answer", delay: flushTime},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			w := newWorld(t)
-			m := newMoody(t, name)
-			worst := filepath.Join(w.home, "worst")
-			r := w.run([]string{"PLAY=" + w.file("play", claudePlay), "PLAY_WORST=" + worst}, "--collector", m.url(), "claude")
-			if r.code != 3 || r.stdout != "said\n" {
-				t.Errorf("the agent: code %d, said %q; %s", r.code, r.stdout, r.stderr)
-			}
-			b, err := os.ReadFile(worst)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d, err := time.ParseDuration(string(b)); err != nil || d > time.Second {
-				t.Errorf("a hook took %s", b)
-			}
-			t.Logf("%v, slowest hook %s; %s", r.took, b, r.stderr)
-			if limit := 1500*time.Millisecond + x.delay; r.took > limit && !x.arrives {
-				t.Errorf("it took %v", r.took)
-			}
+			var w *world
+			var m *moody
+			var r outcome
+			promptly(t, func() (time.Duration, bool) {
+				w, m = newWorld(t), newMoody(t, name)
+				bare := w.run([]string{"HOME=" + t.TempDir()}, "--", "true") // what this machine needs at the least
+				worst := filepath.Join(w.home, "worst")
+				r = w.run([]string{"PLAY=" + w.file("play", claudePlay), "PLAY_WORST=" + worst}, "--collector", m.url(), "claude")
+				if r.code != 3 || r.stdout != "said\n" {
+					t.Errorf("the agent: code %d, said %q; %s", r.code, r.stdout, r.stderr)
+				}
+				b, err := os.ReadFile(worst)
+				if err != nil {
+					t.Fatal(err)
+				}
+				hook, err := time.ParseDuration(string(b))
+				if err != nil {
+					t.Fatal(err)
+				}
+				over := r.over(t, worst)
+				t.Logf("%v, %v after its agent (another %v), slowest hook %s; %s", r.took, over, bare.took, hook, r.stderr)
+				return r.took, hook <= time.Second && (x.arrives || over < 3*flushTime/4+x.delay && r.took < 3*flushTime/4+x.delay+2*bare.took)
+			})
 			w.valid()
 			if x.arrives {
 				if r.stderr != "" {
@@ -429,11 +464,15 @@ func TestCollectorMoods(t *testing.T) {
 func TestExitDoesNotWaitForTheSilent(t *testing.T) {
 	w := newWorld(t)
 	m := newMoody(t, "hang")
-	start := time.Now()
-	r := w.run(nil, "--collector", m.url(), "--", "sleep", "3")
-	if over := time.Since(start) - 3*time.Second; over > time.Second || !strings.Contains(r.stderr, "wait in the log") {
-		t.Errorf("%v after its agent: %+v", over, r)
-	}
+	ends := filepath.Join(w.home, "ends")
+	promptly(t, func() (time.Duration, bool) {
+		r := w.run(nil, "--collector", m.url(), "--", "sh", "-c", "sleep 3; : >"+ends)
+		if !strings.Contains(r.stderr, "wait in the log") {
+			t.Errorf("%+v", r)
+		}
+		over := r.over(t, ends)
+		return over, over < flushTime/2
+	})
 }
 
 // What hello declares is so.
@@ -499,9 +538,21 @@ wait %s
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // it reads, and sheds
+	comes := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("never came: %s", what)
+			}
+		}
+	}
+	comes("the end of the many", func() bool { _, err := os.Stat(on + ".waited"); return err == nil }) // they are read, and shed
 	m.heal()
-	time.Sleep(500 * time.Millisecond)
+	comes("what was not shed", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return slices.ContainsFunc(m.lines, func(l string) bool { return strings.Contains(l, `"x.test.count.notice"`) })
+	})
 	w.file("on", "")
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, errs.String())
@@ -562,7 +613,7 @@ func (w *world) crash(drafts, text string, collectors ...string) (logs []string)
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		}()
 		found := ""
-		for deadline := time.Now().Add(10 * time.Second); found == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); found == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			for path, lines := range w.logged() {
 				if _, old := before[path]; !old && strings.Contains(strings.Join(lines, "\n"), text) {
 					found = path
@@ -628,7 +679,24 @@ func TestOrphans(t *testing.T) {
 					t.Errorf("once more: %+v", r)
 				}
 			} else {
-				w.run(nil, "--collector", m.url(), "--", "sleep", "2")
+				sent := filepath.Join(w.home, "sent")
+				go func() { // the agent ends when all has come
+					for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+						m.mu.Lock()
+						n := 0
+						for _, l := range m.lines {
+							if strings.Contains(l, `"type":"session.ended"`) {
+								n++
+							}
+						}
+						m.mu.Unlock()
+						if n >= 2 {
+							break
+						}
+					}
+					_ = os.WriteFile(sent, nil, 0o600)
+				}()
+				w.run(nil, "--collector", m.url(), "--", "sh", "-c", "until test -e "+sent+"; do sleep 0.1; done; sleep 0.5")
 			}
 			logs := w.logged()
 			for _, path := range left {

@@ -61,7 +61,7 @@ func TestOneStoryOfEachWay(t *testing.T) {
 		answer.Store(int64(tt.answer))
 		offer(n)
 		var c collectorState
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 			c = s.states()["codex"]
 			if c.State == tt.state && s.ways()[1].events == tt.events {
 				break

@@ -157,7 +157,7 @@ func TestHookConfigForADirectory(t *testing.T) {
 // theHook waits for the one hook of a directory.
 func theHook(t *testing.T, dir string) string {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		if found, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(found) == 1 {
 			return filepath.Base(found[0])
 		}

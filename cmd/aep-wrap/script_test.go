@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,9 @@ import (
 	"aep-wrap/agent"
 	"aep-wrap/agent/hookclient"
 )
+
+// patience is how long a test waits for what comes at once on an idle machine.
+const patience = time.Minute
 
 // noSleep keeps the race detector from holding up each process of ours for a
 // second at its end.
@@ -132,7 +136,7 @@ func onPTY() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	defer time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() }).Stop()
+	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
 	sc := bufio.NewScanner(tty)
 	for sc.Scan() {
 		line := strings.TrimRight(sc.Text(), "\r")
@@ -262,7 +266,7 @@ func mode(ts *testscript.TestScript, neg bool, args []string) {
 // freeport NAME: sets NAME to a loopback address that nobody listens on.
 // With "taken" as a second word somebody does, for as long as the script runs.
 func freeport(ts *testscript.TestScript, neg bool, args []string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listenFree()
 	ts.Check(err)
 	ts.Setenv(args[0], l.Addr().String())
 	if len(args) == 2 && args[1] == "taken" {
@@ -272,10 +276,21 @@ func freeport(ts *testscript.TestScript, neg bool, args []string) {
 	l.Close()
 }
 
-// eventually COMMAND...: runs the command until it succeeds, ten seconds long.
+// listenFree listens at a loopback port which nobody takes who asks the kernel for
+// any, once it is given back: those are higher.
+func listenFree() (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
+			break
+		}
+	}
+	return l, err
+}
+
+// eventually COMMAND...: runs the command until it succeeds.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(30 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(30 * time.Millisecond) {
 		if err = ts.Exec(args[0], args[1:]...); (err == nil) != neg {
 			return
 		}

@@ -58,7 +58,7 @@ func TestServeIsKilled(t *testing.T) {
 	secret := waitSecret(t, filepath.Join(home, ".aep", "hook-secret"), port)
 
 	var answered sync.Map // the call of each hook that was
-	var n atomic.Int64
+	var n, heard atomic.Int64
 	stop := make(chan struct{})
 	var agents sync.WaitGroup
 	for i := range sessions {
@@ -81,22 +81,33 @@ func TestServeIsKilled(t *testing.T) {
 					resp.Body.Close()
 					if err == nil && resp.StatusCode == http.StatusOK {
 						answered.Store(id, true)
+						heard.Add(1)
 					}
 				} else if _, err := hookclient.Ask(socket, []string{"claude-code"}, strings.NewReader(record)); err == nil {
 					answered.Store(id, true)
+					heard.Add(1)
 				}
 			}
 		})
 	}
+	some := func() { // each start answers some, however slow the machine is
+		t.Helper()
+		for want, end := heard.Load()+20, time.Now().Add(patience); heard.Load() < want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("hooks are not answered")
+			}
+		}
+	}
 	for range serveKills() {
-		time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
+		some()
+		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 		cmd = start()
 	}
-	time.Sleep(500 * time.Millisecond)
+	some()
 	close(stop)
 	agents.Wait()
 
@@ -122,9 +133,6 @@ func TestServeIsKilled(t *testing.T) {
 		return true
 	})
 	t.Logf("%d kills: %d hooks of %d were answered", serveKills(), count, n.Load())
-	if count < 100 {
-		t.Error("too few to say anything")
-	}
 }
 
 // buildWrap builds the binary.

@@ -108,7 +108,7 @@ func TestServeLargeHooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		agents.Wait()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			if left, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(left) == 0 {
 				break
 			}

@@ -138,6 +138,8 @@ func TestServeSoak(t *testing.T) {
 		t.Errorf("serve ended by %v", err)
 	}
 
+	got.mu.Lock() // a request of its last moment may not be over
+	defer got.mu.Unlock()
 	want := 0
 	for i, n := range told {
 		want += n
@@ -233,7 +235,7 @@ func (k *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listenFree()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +245,7 @@ func freeAddr(t *testing.T) string {
 
 // waitSecret waits until serve takes hooks, and gives the secret of its URL.
 func waitSecret(t *testing.T, file, addr string) string {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			continue

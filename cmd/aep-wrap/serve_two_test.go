@@ -30,7 +30,7 @@ func TestTwoServes(t *testing.T) {
 	}
 	waitFor := func(addr, want string) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			_, ready := probeHealth(addr)
 			if ready == want {
 				return
