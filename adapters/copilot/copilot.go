@@ -43,7 +43,11 @@ func Adapter() adapters.Adapter {
 
 var mapMoment, terms = hook.Merge(hooks, log, stream, alone)
 
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// A bound in the expression ({1,128}) would cost every start of aep-wrap a
+// millisecond.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+const maxSessionID = 128
 
 // Logs is the log of the session, which holds its subagents' too.
 func Logs(m adapters.Moment) []adapters.LogFile {
@@ -51,7 +55,7 @@ func Logs(m adapters.Moment) []adapters.LogFile {
 	if session == "" {
 		session, _ = m.Payload["sessionId"].(string)
 	}
-	if m.Channel != adapters.Hook || !sessionID.MatchString(session) {
+	if m.Channel != adapters.Hook || len(session) > maxSessionID || !sessionID.MatchString(session) {
 		return nil
 	}
 	return []adapters.LogFile{{Path: path.Join("session-state", session, "events.jsonl"), Session: session}}
