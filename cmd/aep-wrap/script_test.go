@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ func TestMain(m *testing.M) {
 		"drafter":  func() { os.Exit(drafter()) },
 		"get":      get,
 		"onpty":    onPTY,
+		"saying":   saying,
 		"standin":  standInMain,
 	})
 }
@@ -150,6 +152,50 @@ func onPTY() {
 	}
 	if err := cmd.Wait(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// saying [-pty] TEXT COMMAND...: runs the command, on a terminal or on a pipe, until
+// what it prints matches TEXT, and ends it a moment later by an interrupt.
+func saying() {
+	args := os.Args[1:]
+	onPTY := args[0] == "-pty"
+	if onPTY {
+		args = args[1:]
+	}
+	text := regexp.MustCompile(args[0])
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Stderr = os.Stderr
+	var out io.Reader
+	var err error
+	if onPTY {
+		cmd.Stderr = nil
+		out, err = pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	} else if out, err = cmd.StdoutPipe(); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
+	var said []byte
+	found := false
+	for b := make([]byte, 4<<10); ; {
+		n, err := out.Read(b)
+		os.Stdout.Write(bytes.ReplaceAll(b[:n], []byte("\r\n"), []byte("\n")))
+		if said = append(said, b[:n]...); !found && text.Match(said) {
+			found = true
+			time.AfterFunc(500*time.Millisecond, func() { cmd.Process.Signal(os.Interrupt) })
+		}
+		if err != nil {
+			break
+		}
+	}
+	cmd.Wait()
+	if !found {
+		fmt.Fprintf(os.Stderr, "it did not say %s\n", text)
 		os.Exit(1)
 	}
 }
@@ -301,7 +347,8 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 // claudeSettings are the settings that playClaude is started with. It plays Claude Code as far as a wrapper can tell: it reads the
 // settings that it is started with and calls their hooks for each line of the
 // file that PLAY names, {"event": …, "payload": …}. A line {"out": …} is
-// printed, {"env": NAME} prints a variable, {"exit": N} ends it.
+// printed, {"env": NAME} prints a variable, {"wait": FILE} waits until that is
+// there, {"exit": N} ends it.
 type claudeSettings struct {
 	Hooks map[string][]struct {
 		Hooks []struct {
@@ -345,7 +392,7 @@ func playClaude(args []string) int {
 			Out     string
 			Env     string
 			Exit    *int
-			Sleep   int
+			Wait    string
 		}
 		if err := json.Unmarshal(sc.Bytes(), &step); err != nil {
 			fmt.Fprintln(os.Stderr, "play:", err)
@@ -360,8 +407,12 @@ func playClaude(args []string) int {
 			fmt.Println(step.Out)
 		case step.Env != "":
 			fmt.Printf("%s=%s\n", step.Env, os.Getenv(step.Env))
-		case step.Sleep > 0:
-			time.Sleep(time.Duration(step.Sleep) * time.Millisecond)
+		case step.Wait != "":
+			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				if _, err := os.Stat(step.Wait); err == nil {
+					break
+				}
+			}
 		case step.Exit != nil:
 			return *step.Exit
 		}
