@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +80,7 @@ func (a *app) ps(ctx context.Context, all bool, room int) error {
 	var shown []*member
 	live := map[*member]bool{}
 	for _, m := range f.list() {
-		if live[m] = a.lives(m, now); m.agent != doctorAdapter.Name && (all || live[m]) {
+		if live[m] = a.lives(m, now); !m.ours() && (all || live[m]) {
 			shown = append(shown, m)
 		}
 	}
@@ -98,11 +99,11 @@ func (a *app) ps(ctx context.Context, all bool, room int) error {
 		return nil
 	}
 	if len(shown) == 0 {
-		if len(f.sessions) > 0 && !all {
-			a.note("no session lives; aep-wrap ps --all lists those that did")
-		} else {
-			a.note("no session is open")
+		words := "no session is open"
+		if !all && slices.ContainsFunc(f.list(), func(m *member) bool { return !m.ours() }) {
+			words = "no session lives; aep-wrap ps --all lists those that did"
 		}
+		a.note(words)
 		return nil
 	}
 	names := make([]string, 0, len(f.sessions))
@@ -138,6 +139,10 @@ func (a *app) ps(ctx context.Context, all bool, room int) error {
 	}
 	return nil
 }
+
+// ours says of a session that it is no agent's: doctor's test, and what a watch
+// tells of itself.
+func (m *member) ours() bool { return m.agent == doctorAdapter.Name || m.agent == senderAgent }
 
 // quietFor is how long a session of which nobody says whether it is over lives on
 // after its last event.
