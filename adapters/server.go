@@ -47,6 +47,10 @@ type Serving struct {
 	// shows is told of that. Nil is never; "" is not by this one.
 	Part func(item map[string]any) (part, of string)
 
+	// When is the newest time that a moment tells, by the server's own clock; zero
+	// where it tells none. Nil is never.
+	When func(Moment) time.Time
+
 	// Known are asked whenever a stream begins, before its first item: what
 	// happened before, or while there was none. What was told already is known
 	// by its names.
@@ -76,8 +80,8 @@ type Query struct {
 
 // Past is what was heard of a server before it is asked what it knows.
 type Past struct {
-	Seen []string  // the sessions that moments of the server named
-	Last time.Time // when the last item came; zero where none did
+	Seen []string             // the sessions that moments of the server named, the last one last
+	Last map[string]time.Time // of each, the newest time that one told (see Serving.When)
 }
 
 // Served is where the server of a launch is. Its password is never told.

@@ -367,7 +367,7 @@ func (r *Runtime) stream(ctx context.Context, agent, run string, since *string, 
 	silence := time.AfterFunc(rpcSilence, cancel)
 	defer silence.Stop()
 	first := sync.OnceFunc(alive)
-	err = readEvents(res.Body, func() { silence.Reset(rpcSilence); first() }, func(data []byte) {
+	err = readEvents(&lively{res.Body, func() { silence.Reset(rpcSilence); first() }}, func(data []byte) {
 		tree, err := event.ParseObject(data)
 		if err != nil {
 			r.cfg.Log.Warn("an event of the runtime's cannot be read", "run", run, "err", err)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,14 +25,17 @@ import (
 )
 
 const (
-	serverPatience = 30 * time.Second // of one request
-	firstPatience  = 2 * time.Second  // for the first sign of an answer to what can be asked again
-	silenceWorth   = 20 * time.Second // without a sign of the server is worth a word
+	serverPatience = 30 * time.Second       // of one request
+	firstPatience  = 500 * time.Millisecond // for the first sign of an answer to what can be asked again
+	silenceWorth   = 20 * time.Second       // without a sign of the server is worth a word
 	serverQuiet    = 150 * time.Millisecond
-	maxBody        = 64 << 20 // bytes of an answer to a query
-	maxQueries     = 256      // of one asking for what is known
-	maxSeen        = 1024     // sessions and requests that are remembered
+	maxBody        = 64 << 20    // bytes of an answer to a query
+	knownPatience  = time.Minute // of one asking for what is known
+	maxQueries     = 256         // calls that wait for an answer
+	maxSeen        = 1024        // sessions and requests that are remembered
 )
+
+const eventStream = "text/event-stream"
 
 // ServerRoad takes what a server tells: a Road.
 type ServerRoad interface {
@@ -78,7 +83,7 @@ type Server struct {
 
 	// The following goroutine's own.
 	seen  []string
-	last  time.Time // when an item came
+	last  map[string]time.Time // session → the newest time that was told of it, by the server's clock
 	asked map[string]bool
 	part  map[string]string // session → the one that it is a part of
 }
@@ -100,7 +105,8 @@ func FollowServer(c ServerConfig) (*Server, error) {
 		c.At.Password, _ = base.User.Password()
 		base.User = nil
 	}
-	s := &Server{cfg: c, base: base, begun: time.Now(), done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1), asked: map[string]bool{}, part: map[string]string{}}
+	s := &Server{cfg: c, base: base, begun: time.Now(), done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1),
+		last: map[string]time.Time{}, asked: map[string]bool{}, part: map[string]string{}}
 	s.client = &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, ResponseHeaderTimeout: serverPatience},
 		// An address that the server sends us on to is not the one that we were
@@ -170,7 +176,7 @@ func (s *Server) run() {
 	defer close(s.done)
 	defer s.late.Stop()
 	patience := firstPatience
-	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(30*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
+	retry := newRetry()
 	for {
 		begun := time.Now()
 		err := s.stream(patience)
@@ -208,24 +214,28 @@ func (s *Server) stream(patience time.Duration) error {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	res, err := s.get(ctx, s.cfg.Serving.Events, "text/event-stream", patience)
+	res, err := s.patient(ctx, adapters.Request{Method: http.MethodGet, Path: s.cfg.Serving.Events}, eventStream, patience)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
+	if kind := res.Header.Get("Content-Type"); !strings.HasPrefix(kind, eventStream) {
+		return fmt.Errorf("GET %s: %q is no event stream", s.cfg.Serving.Events, kind)
+	}
 	s.isUp()
 	// A server that is gone without a word is noticed by its silence.
 	alive := time.AfterFunc(s.cfg.Serving.Quiet, cancel)
 	defer alive.Stop()
 	first := true
-	return readEvents(res.Body, func() { alive.Reset(s.cfg.Serving.Quiet) }, func(data []byte) {
+	return readEvents(&lively{res.Body, func() { alive.Reset(s.cfg.Serving.Quiet) }}, func(data []byte) {
 		wake(s.heard)
 		s.item(data)
 		if first { // it is listening now: what comes after is in the stream
 			first = false
+			alive.Stop() // nobody reads it meanwhile
 			s.known(ctx)
+			alive.Reset(s.cfg.Serving.Quiet)
 		}
-		s.last = time.Now()
 	}, func(n int) {
 		s.cfg.Road.Refuse(Refusal{Channel: adapters.Server, Reason: "too_large", Bytes: n})
 	})
@@ -258,7 +268,7 @@ func (s *Server) moment(m adapters.Moment, size int) {
 		m.Session = of
 	}
 	if m.Session != "" {
-		s.remember(m.Session)
+		s.remember(m)
 	}
 	if s.cfg.Beside != nil && s.cfg.Beside() {
 		m.Channel = adapters.ServerBeside
@@ -307,7 +317,7 @@ func (s *Server) await(hold *control.Hold, m adapters.Moment) {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(s.telling, serverPatience)
 		defer cancel()
-		err = s.Request(ctx, *r)
+		err = s.tell(ctx, *r)
 	}
 	if err != nil {
 		s.cfg.Log.Warn("an answer did not reach the agent's server", "err", err)
@@ -319,35 +329,44 @@ func (s *Server) await(hold *control.Hold, m adapters.Moment) {
 	}
 }
 
-// remember keeps the sessions that were heard of, the last one last.
-func (s *Server) remember(session string) {
-	if n := len(s.seen); n > 0 && s.seen[n-1] == session {
+// remember keeps the sessions that were heard of, the last one last, and what
+// was the last of each.
+func (s *Server) remember(m adapters.Moment) {
+	if v := s.cfg.Serving; v.When != nil {
+		if at, err := guarded(func() time.Time { return v.When(m) }); err == nil && at.After(s.last[m.Session]) {
+			s.last[m.Session] = at
+		}
+	}
+	if n := len(s.seen); n > 0 && s.seen[n-1] == m.Session {
 		return
 	}
-	if i := slices.Index(s.seen, session); i >= 0 {
+	if i := slices.Index(s.seen, m.Session); i >= 0 {
 		s.seen = slices.Delete(s.seen, i, i+1)
 	} else if len(s.seen) >= maxSeen {
+		delete(s.last, s.seen[0])
 		s.seen = slices.Delete(s.seen, 0, 1)
 	}
-	s.seen = append(s.seen, session)
+	s.seen = append(s.seen, m.Session)
 }
 
 // known asks for what was before the stream.
 func (s *Server) known(ctx context.Context) {
-	asked := 0
+	ctx, cancel := context.WithTimeout(ctx, knownPatience)
+	defer cancel()
+	past := s.past()
 	var ask func(adapters.Query)
 	ask = func(q adapters.Query) {
-		if asked++; asked > maxQueries || ctx.Err() != nil {
-			return
-		}
 		body, size, err := s.query(ctx, q.Path)
 		if err != nil {
-			s.cfg.Log.Warn("the server does not say what it knows", "path", q.Path, "err", err)
+			if ctx.Err() == nil {
+				s.cfg.Log.Warn("the server does not say what it knows", "path", q.Path, "err", err)
+			}
 			return
 		}
+		wake(s.heard)
 		var more []adapters.Query
 		s.take(size, func() (ms []adapters.Moment) {
-			ms, more = q.Read(body, s.past())
+			ms, more = q.Read(body, past)
 			return ms
 		})
 		for _, q := range more {
@@ -357,26 +376,59 @@ func (s *Server) known(ctx context.Context) {
 	for _, q := range s.cfg.Serving.Known {
 		ask(q)
 	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.cfg.Log.Warn("the server is too slow to say all that it knows", "for", knownPatience)
+	}
 }
 
-func (s *Server) past() adapters.Past { return adapters.Past{Seen: slices.Clone(s.seen), Last: s.last} }
+func (s *Server) past() adapters.Past {
+	return adapters.Past{Seen: slices.Clone(s.seen), Last: maps.Clone(s.last)}
+}
 
-// errNoAnswer is that a server took a request and gave no sign of an answer.
-var errNoAnswer = errors.New("no answer")
+var (
+	// errNoAnswer is that a server took a request and gave no sign of an answer.
+	errNoAnswer = errors.New("no answer")
+	errTooLarge = errors.New("its answer is too large")
+)
 
-// get asks for something, and gives up where there is no sign of an answer for
+// statusError is that a server's answer is not a good one.
+type statusError struct {
+	method, path string
+	code         int
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s %s: the server answered %d", e.method, e.path, e.code)
+}
+
+// passing says of a request's error whether another try may mend it, and whether
+// the request was refused: it is then known not to be done.
+func passing(err error) (passes, refused bool) {
+	var answered *statusError
+	if errors.As(err, &answered) {
+		return answered.code >= 500 || answered.code == http.StatusTooManyRequests, true
+	}
+	var op *net.OpError
+	return err != nil && !errors.Is(err, errTooLarge), errors.As(err, &op) && op.Op == "dial"
+}
+
+func newRetry() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(30*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
+}
+
+// patient sends a request, and gives up where there is no sign of an answer for
 // so long.
-func (s *Server) get(ctx context.Context, path, accept string, patience time.Duration) (*http.Response, error) {
+func (s *Server) patient(ctx context.Context, r adapters.Request, accept string, patience time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	waiting := time.AfterFunc(patience, func() { cancel(errNoAnswer) })
-	res, err := s.do(ctx, adapters.Request{Method: http.MethodGet, Path: path}, accept)
+	res, err := s.do(ctx, r, accept)
 	if !waiting.Stop() && err == nil { // the answer came with the end of our patience, and its body is cut off
 		res.Body.Close()
 		err = errNoAnswer
 	}
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errNoAnswer) {
-			err = fmt.Errorf("GET %s: %w for %s", path, cause, patience)
+			err = fmt.Errorf("%s %s: %w for %s", r.Method, r.Path, cause, patience)
 		}
 		cancel(nil)
 		return nil, err
@@ -396,27 +448,85 @@ func (c *closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-func (s *Server) query(ctx context.Context, path string) (body any, size int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, serverPatience)
-	defer cancel()
-	var res *http.Response
-	for patience := firstPatience; ; patience *= 2 {
-		if res, err = s.get(ctx, path, "application/json", patience); !errors.Is(err, errNoAnswer) || patience >= serverPatience {
-			break
-		}
+// lively calls alive whenever something was read.
+type lively struct {
+	io.Reader
+	alive func()
+}
+
+func (w *lively) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if n > 0 {
+		w.alive()
 	}
+	return n, err
+}
+
+// whole sends a request once and reads its answer. It gives up where nothing of
+// that comes for so long.
+func (s *Server) whole(ctx context.Context, r adapters.Request, patience time.Duration) ([]byte, error) {
+	res, err := s.patient(ctx, r, "application/json", patience)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
-	if err == nil && len(raw) > maxBody {
-		err = errors.New("its answer is too large")
+	stuck := time.AfterFunc(patience, func() { res.Body.(*closing).end(errNoAnswer) })
+	defer stuck.Stop()
+	raw, err := io.ReadAll(io.LimitReader(&lively{res.Body, func() { stuck.Reset(patience) }}, maxBody+1))
+	switch {
+	case err != nil && ctx.Err() == nil && !stuck.Stop():
+		err = fmt.Errorf("%s %s: %w in the middle of one for %s", r.Method, r.Path, errNoAnswer, patience)
+	case err == nil && len(raw) > maxBody:
+		err = errTooLarge
 	}
+	return raw, err
+}
+
+// insist sends a request until it has an answer: a server that is about to
+// start, or to come back, may refuse one, or take it and never answer it. One
+// that was taken so, and is then no longer there to be answered, was done.
+func (s *Server) insist(ctx context.Context, r adapters.Request) (raw []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, serverPatience)
+	defer cancel()
+	taken := false
+	retry := newRetry()
+	for patience := firstPatience; ; {
+		raw, err = s.whole(ctx, r, patience)
+		var no *statusError
+		if taken && r.Method != http.MethodGet && errors.As(err, &no) && no.code == http.StatusNotFound {
+			return nil, nil
+		}
+		again, refused := passing(err)
+		if !again {
+			return raw, err
+		}
+		taken = taken || !refused
+		if errors.Is(err, errNoAnswer) {
+			patience *= 2
+		}
+		select {
+		case <-time.After(retry.NextBackOff()):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (s *Server) query(ctx context.Context, path string) (body any, size int, err error) {
+	raw, err := s.insist(ctx, adapters.Request{Method: http.MethodGet, Path: path})
 	if err == nil {
 		body, err = event.ParseJSON(raw)
 	}
 	return body, len(raw), err
+}
+
+// tell has the server hear an answer.
+func (s *Server) tell(ctx context.Context, r adapters.Request) error {
+	if s.cfg.Serving.Events == "" {
+		return s.Request(ctx, r)
+	}
+	_, err := s.insist(ctx, r)
+	return err
 }
 
 // Request asks the server to do something.
@@ -465,8 +575,8 @@ func (s *Server) do(ctx context.Context, r adapters.Request, accept string) (*ht
 		return res, nil
 	}
 	res.Body.Close()
-	err = fmt.Errorf("%s %s: the server answered %d", r.Method, path, res.StatusCode)
-	if accept == "text/event-stream" && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) {
+	err = &statusError{r.Method, path, res.StatusCode}
+	if accept == eventStream && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) {
 		s.say("the agent's server at " + s.base.Host + " wants another password: nothing of it is seen")
 		return nil, fmt.Errorf("%w: %w", errGivenUp, err)
 	}
@@ -480,18 +590,14 @@ func (s *Server) say(line string) {
 	}
 }
 
-// readEvents reads a text/event-stream to its end: alive is called whenever
-// bytes came, data with the data of an item, skip with the size of one over the
-// bound.
-func readEvents(r io.Reader, alive func(), data func([]byte), skip func(int)) error {
+// readEvents reads an event stream to its end: data is called with the data of
+// an item, skip with the size of one over the bound.
+func readEvents(r io.Reader, data func([]byte), skip func(int)) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var item, line []byte
 	over := 0
 	for {
 		piece, err := in.ReadSlice('\n')
-		if len(piece) > 0 {
-			alive()
-		}
 		if over > 0 || len(line)+len(item)+len(piece) > maxLine {
 			over += len(line) + len(item) + len(piece)
 			line, item = nil, nil

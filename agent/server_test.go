@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,11 +38,12 @@ type fakeServer struct {
 	status  map[string]int    // by path
 	auth    string            // what every request must have, user:password
 	deaf    map[string]int    // requests, by path, that are taken and never answered
+	ill     map[string][]ill  // what the next requests, by path, come to
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
 	f := &fakeServer{t: t, push: make(chan string, 100), bodies: map[string]string{"/session/status": "{}", "/permission": "[]", "/question": "[]"},
-		posts: make(chan string, 10), status: map[string]int{}, deaf: map[string]int{}}
+		posts: make(chan string, 10), status: map[string]int{}, deaf: map[string]int{}, ill: map[string][]ill{}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
 	return f
@@ -61,6 +63,12 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusUnauthorized)
 		return
+	}
+	if i, any := f.nextIll(r.URL.Path); any && i.slow == 0 {
+		i.serve(f, w, r)
+		return
+	} else if any {
+		time.Sleep(i.slow)
 	}
 	switch {
 	case r.Method == http.MethodPost:
@@ -103,6 +111,45 @@ func (f *fakeServer) opened() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.streams
+}
+
+// ill is how a server does not answer as it should.
+type ill struct {
+	code  int    // it answers that
+	torn  string // it says so much, and closes the connection
+	hangs string // or says no more, and keeps it
+	slow  time.Duration
+	done  bool // having done what it was asked to
+}
+
+// serve does it.
+func (i ill) serve(f *fakeServer, w http.ResponseWriter, r *http.Request) {
+	if i.done {
+		b, _ := io.ReadAll(r.Body)
+		f.posts <- r.URL.RequestURI() + " " + string(b)
+	}
+	if i.code != 0 {
+		w.WriteHeader(i.code)
+		return
+	}
+	part := i.torn + i.hangs
+	w.Header().Set("Content-Length", "1000")
+	fmt.Fprint(w, part)
+	w.(http.Flusher).Flush()
+	if i.torn == "" {
+		<-r.Context().Done()
+	}
+}
+
+// nextIll is what a request comes to.
+func (f *fakeServer) nextIll(path string) (i ill, any bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if q := f.ill[path]; len(q) > 0 {
+		f.ill[path] = q[1:]
+		return q[0], true
+	}
+	return ill{}, false
 }
 
 // serverWorld is a launch's road with a server followed onto it.
@@ -163,6 +210,29 @@ func (w *serverWorld) types() (out []string) {
 		}
 	}
 	return out
+}
+
+// data is that of one of them.
+func (w *serverWorld) data(n int) (d map[string]any) {
+	w.t.Helper()
+	w.basket.mu.Lock()
+	defer w.basket.mu.Unlock()
+	for _, it := range w.basket.items {
+		e, err := event.Parse(it.Line)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if strings.HasPrefix(e.Type, "x.") || event.Category(e.Type) == "control" {
+			continue
+		}
+		if n--; n < 0 {
+			if err := json.Unmarshal(e.Data, &d); err != nil {
+				w.t.Fatal(err)
+			}
+			return d
+		}
+	}
+	return nil
 }
 
 func (w *serverWorld) sees(want string) {
@@ -302,10 +372,218 @@ func TestServerReconnects(t *testing.T) {
 			}
 			f.mu.Lock()
 			f.bodies["/permission"], f.bodies["/session/status"] = "[]", "{}" // and came to rest
+			f.bodies["/session/ses_1/message"] = promptAndAnswer(time.Now(), `"finish":"stop"`)
 			f.mu.Unlock()
 			cut(f)
 			w.sees("session.started run.started attention.requested attention.resolved run.finished")
 		})
+	}
+}
+
+// promptAndAnswer are the messages of ses_1: the prompt of promptOne, and an
+// answer that ended so.
+func promptAndAnswer(at time.Time, end string) string {
+	ms := at.UnixMilli()
+	return fmt.Sprintf(`[{"info":{"id":"msg_1","role":"user","time":{"created":%d}}},{"info":{"id":"msg_2","role":"assistant","parentID":"msg_1","time":{"created":%d,"completed":%d},%s}}]`,
+		ms, ms+1, ms+2, end)
+}
+
+// However badly a server answers after a time in which nobody listened, what
+// happened then is told as it was, or not claimed: a run that was cancelled is
+// none that finished.
+func TestServerIsUnwell(t *testing.T) {
+	const aborted, stopped = `"error":{"name":"MessageAbortedError"}`, `"finish":"stop"`
+	history, whole := "/session/ses_1/message", http.StatusOK
+	for name, tt := range map[string]struct {
+		ill   map[string][]ill
+		clock time.Duration // the server's, beside ours
+		quiet time.Duration
+		end   string // of the run, by the messages; "" is that it did not
+		code  int    // of the messages
+		want  string
+	}{
+		"cancelled":                          {end: aborted, want: "run.cancelled user"},
+		"finished":                           {end: stopped, want: "run.finished"},
+		"killed, and back":                   {end: `"cost":0`, want: "run.cancelled"},
+		"without messages":                   {code: http.StatusNotFound, want: "run.cancelled"},
+		"errors for a while":                 {ill: map[string][]ill{history: {{code: 500}, {code: 503}, {code: 429}}, "/session/status": {{code: 500}, {code: 502}}}, end: aborted, want: "run.cancelled user"},
+		"answers that are torn":              {ill: map[string][]ill{history: {{torn: "[{"}, {torn: "["}}, "/session/status": {{torn: "{"}}}, end: aborted, want: "run.cancelled user"},
+		"an answer that hangs in the middle": {ill: map[string][]ill{history: {{hangs: "[{"}}}, end: aborted, want: "run.cancelled user"},
+		"slower than its heart":              {ill: map[string][]ill{history: {{slow: time.Second}}}, quiet: 300 * time.Millisecond, end: aborted, want: "run.cancelled user"},
+		"a clock behind":                     {clock: -time.Hour, end: aborted, want: "run.cancelled user"},
+		"a clock ahead":                      {clock: time.Hour, end: aborted, want: "run.cancelled user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeServer(t)
+			w := newServerWorld(t, f, func(c *ServerConfig) {
+				v := *c.Serving
+				v.Quiet = cmp.Or(tt.quiet, time.Minute)
+				c.Serving = &v
+			})
+			at := time.Now().Add(tt.clock)
+			f.item("message.updated", strings.Replace(promptOne, `"role"`, fmt.Sprintf(`"time":{"created":%d},"role"`, at.UnixMilli()), 1))
+			w.sees("session.started run.started")
+			n := f.opened()
+			f.mu.Lock()
+			f.ill = tt.ill
+			if f.bodies[history] = promptAndAnswer(at, tt.end); cmp.Or(tt.code, whole) != whole {
+				delete(f.bodies, history)
+			}
+			f.mu.Unlock()
+			f.push <- ""
+			word, by, _ := strings.Cut(tt.want, " ")
+			w.sees("session.started run.started " + word)
+			if got := w.data(2)["by"]; by == "" && got != nil || by != "" && got != by {
+				t.Errorf("cancelled by %v", got)
+			}
+			f.item("session.idle", `{"sessionID":"ses_1"}`) // the stream is read on
+			if w.sees("session.started run.started " + word); f.opened() != n+1 {
+				t.Errorf("it was opened %d times", f.opened()-n)
+			}
+		})
+	}
+}
+
+// A clock that differs does not have what was told be told again, and end the
+// run that is open.
+func TestServerClockGoesOn(t *testing.T) {
+	for _, clock := range []time.Duration{-time.Hour, 0, time.Hour} {
+		f := newFakeServer(t)
+		w := newServerWorld(t, f, nil)
+		at := time.Now().Add(clock)
+		then := func(id string, after time.Duration) string {
+			return fmt.Sprintf(`{"sessionID":"ses_1","info":{"id":%q,"role":"user","time":{"created":%d}}}`, id, at.Add(after).UnixMilli())
+		}
+		f.item("message.updated", then("msg_1", 0))
+		f.item("session.idle", `{"sessionID":"ses_1"}`)
+		f.item("message.updated", then("msg_3", time.Minute))
+		w.sees("session.started run.started run.finished run.started")
+		f.mu.Lock()
+		f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
+		f.bodies["/session/ses_1/message"] = strings.TrimSuffix(promptAndAnswer(at, `"finish":"stop"`), "]") +
+			fmt.Sprintf(`,{"info":{"id":"msg_3","role":"user","time":{"created":%d}}}]`, at.Add(time.Minute).UnixMilli())
+		f.bodies["/permission"] = "[" + askedBash + "]"
+		f.mu.Unlock()
+		f.push <- ""
+		w.sees("session.started run.started run.finished run.started attention.requested")
+	}
+}
+
+// An answer reaches a server that is ill for a while, and is told as what is
+// known of it.
+func TestServerIsToldAgain(t *testing.T) {
+	const reply = "/permission/per_1/reply"
+	for name, tt := range map[string]struct {
+		ill    []ill
+		status int
+		posts  int
+		want   string // the resolution
+	}{
+		"errors for a while":           {ill: []ill{{code: 500}, {code: 503}}, posts: 1, want: "answered"},
+		"torn":                         {ill: []ill{{torn: "t"}}, posts: 1, want: "answered"},
+		"done, and the answer torn":    {ill: []ill{{torn: "t", done: true}}, status: http.StatusNotFound, posts: 2, want: "answered"},
+		"done, and never answered":     {ill: []ill{{hangs: "t", done: true}}, status: http.StatusNotFound, posts: 2, want: "answered"},
+		"it knows of no such request":  {status: http.StatusNotFound, posts: 1, want: "dismissed"},
+		"errors, and it does not know": {ill: []ill{{code: 500}}, status: http.StatusNotFound, posts: 1, want: "dismissed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeServer(t)
+			f.ill[reply] = tt.ill
+			f.status[reply] = tt.status
+			w := newServerWorld(t, f, nil)
+			f.item("message.updated", promptOne)
+			f.item("permission.asked", askedBash)
+			w.answer(`{"option":"once"}`)
+			for range tt.posts {
+				f.posted(reply + ` {"reply":"once"}`)
+			}
+			const asked = "session.started run.started attention.requested attention.answered"
+			w.sees(asked + " attention.resolved")
+			if got := w.data(4)["resolution"]; got != tt.want {
+				t.Errorf("resolved as %v", got)
+			}
+		})
+	}
+}
+
+// Connections that are cut over and over double nothing and lose nothing, and an
+// answer is handed over once.
+func TestServerStorm(t *testing.T) {
+	f := newFakeServer(t)
+	w := newServerWorld(t, f, nil)
+	f.item("message.updated", promptOne)
+	w.sees("session.started run.started")
+	f.mu.Lock()
+	f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
+	f.bodies["/permission"] = "[" + askedBash + "," + strings.ReplaceAll(askedBash, "per_1", "per_2") + "]"
+	f.mu.Unlock()
+	f.push <- ""
+	const asked = "session.started run.started attention.requested attention.requested"
+	w.sees(asked)
+	for range 5 {
+		f.CloseClientConnections()
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.answer(`{"option":"once"}`)
+	f.CloseClientConnections()
+	got := <-f.posts
+	f.mu.Lock()
+	f.bodies["/permission"] = "[" + strings.ReplaceAll(askedBash, "per_1", map[bool]string{true: "per_2", false: "per_1"}[strings.Contains(got, "per_1")]) + "]"
+	f.mu.Unlock()
+	w.sees(asked + " attention.answered attention.resolved")
+	f.CloseClientConnections()
+	w.answer(`{"option":"reject"}`)
+	w.sees(asked + " attention.answered attention.resolved attention.answered attention.resolved")
+}
+
+// What waits in one of many sessions that are at work is found.
+func TestServerOfManySessions(t *testing.T) {
+	f := newFakeServer(t)
+	busy := map[string]any{}
+	for i := range 300 {
+		busy[fmt.Sprintf("ses_%d", i)] = map[string]any{"type": "busy"}
+	}
+	status, _ := json.Marshal(busy)
+	f.bodies["/session/status"] = string(status)
+	f.bodies["/permission"] = "[" + askedBash + "]"
+	newServerWorld(t, f, nil).sees("session.started attention.requested")
+}
+
+// An item that comes in drips is waited for.
+func TestServerDrips(t *testing.T) {
+	f := newFakeServer(t)
+	w := newServerWorld(t, f, func(c *ServerConfig) {
+		v := *c.Serving
+		v.Quiet = 300 * time.Millisecond
+		c.Serving = &v
+	})
+	raw := `data: {"type":"message.updated","properties":` + promptOne + "}\n\n"
+	for len(raw) > 0 {
+		n := min(len(raw), 10)
+		f.push <- raw[:n]
+		raw = raw[n:]
+		time.Sleep(60 * time.Millisecond)
+	}
+	if w.sees("session.started run.started"); f.opened() != 1 {
+		t.Errorf("it was opened %d times", f.opened())
+	}
+}
+
+// What is no event stream is no server of the runtime's, whatever it says.
+func TestServerOfAnother(t *testing.T) {
+	f := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>data: {}\n\n") }))
+	defer f.Close()
+	s, err := FollowServer(ServerConfig{Serving: opencode.Adapter().Server, At: adapters.Served{URL: f.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	select {
+	case <-s.Up():
+		t.Error("it is taken for one")
+	case <-time.After(200 * time.Millisecond):
 	}
 }
 
@@ -499,7 +777,7 @@ func TestReadEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			skipped := 0
-			_ = readEvents(strings.NewReader(tt.in), func() {}, func(b []byte) { got = append(got, string(b)) }, func(int) { skipped++ })
+			_ = readEvents(strings.NewReader(tt.in), func(b []byte) { got = append(got, string(b)) }, func(int) { skipped++ })
 			if strings.Join(got, "|") != strings.Join(tt.want, "|") || skipped != tt.skipped {
 				t.Errorf("%d items, %d passed over", len(got), skipped)
 			}
@@ -511,7 +789,7 @@ func FuzzReadEvents(f *testing.F) {
 	f.Add("data: a\n\n: c\r\ndata: b\r\n\r\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		n := 0
-		_ = readEvents(strings.NewReader(in), func() {}, func(b []byte) { n += len(b) }, func(int) { t.Fatal("passed over") })
+		_ = readEvents(strings.NewReader(in), func(b []byte) { n += len(b) }, func(int) { t.Fatal("passed over") })
 		if n > len(in) {
 			t.Fatalf("%d bytes of %d", n, len(in))
 		}

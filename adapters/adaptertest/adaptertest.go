@@ -433,8 +433,11 @@ func pure(s Spec, ms []adapters.Moment, bad report) {
 			if v.Asked != nil && differs(v.Asked, m) {
 				bad("%s %s: what it asks has two names", m.Channel, m.Name)
 			}
+			if v.When != nil && differs(v.When, m) {
+				bad("%s %s: it has two times", m.Channel, m.Name)
+			}
 			for _, q := range v.Known {
-				ask(q, m.Payload, adapters.Past{Seen: []string{"s"}, Last: time.UnixMilli(1)}, 3)
+				ask(q, m.Payload, adapters.Past{Seen: []string{"s"}, Last: map[string]time.Time{"s": time.UnixMilli(1)}}, 3)
 				ask(q, m.Payload, adapters.Past{}, 3)
 			}
 		}
@@ -944,8 +947,11 @@ func Fuzz(f *testing.F, a adapters.Adapter, seeds []adapters.Moment) {
 			if v.Asked != nil {
 				v.Asked(m)
 			}
+			if v.When != nil {
+				v.When(m)
+			}
 			for _, q := range v.Known {
-				ask(q, m.Payload, adapters.Past{Seen: []string{"s"}, Last: time.UnixMilli(1)}, 3)
+				ask(q, m.Payload, adapters.Past{Seen: []string{"s"}, Last: map[string]time.Time{"s": time.UnixMilli(1)}}, 3)
 			}
 		}
 		if a.Instruct != nil {

@@ -60,6 +60,7 @@ func Make(v Variant) adapters.Adapter {
 			Events: "/event",
 			Quiet:  quiet,
 			Item:   item,
+			When:   when,
 			Known:  known,
 			Asked:  asked,
 			Answer: answer,

@@ -337,6 +337,7 @@ func TestKnown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status, messages, permissions string
 		told                          []string // before, by the stream
+		last                          int64    // when; 0 is before the gap
 		want                          string
 	}{
 		"joined in the middle of a run": {
@@ -375,7 +376,28 @@ func TestKnown(t *testing.T) {
 			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap, stopped, "") + "," + user("msg_3", gap+1) + "," + answer("msg_4", "msg_3", gap+2, gap+4, stopped, bash("prt_1", gap+2, gap+3)) + "]",
 			want:     "x.opencode.message.updated; run.finished; run.started; tool.requested bash; tool.completed bash; x.opencode.message.updated",
 		},
-		"a run ended without a word": {status: `{}`, told: []string{"msg_1"}, messages: "[" + user("msg_1", before) + "]", want: "run.finished"},
+		"a run ended without a word": {status: `{}`, told: []string{"msg_1"}, messages: "[" + user("msg_1", before) + "]", want: "run.cancelled"},
+		"a run was cut off with the server": {
+			status: `{}`, told: []string{"msg_1"},
+			messages: "[" + user("msg_1", before) + `,{"info":{"id":"msg_2","role":"assistant","parentID":"msg_1","time":{"created":1700000000001}},"parts":[]}]`,
+			want:     "run.cancelled",
+		},
+		"the messages are not to be had": {status: `{}`, told: []string{"msg_1"}, messages: `{"name":"UnknownError"}`, want: "run.cancelled"},
+		"all but the word that a run ended was heard": {
+			status: `{}`, told: []string{"msg_1"}, last: gap + 500,
+			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap, stopped, "") + "]",
+			want:     "x.opencode.message.updated; run.finished",
+		},
+		"a run ended before the one that goes on": {
+			status: `{"ses_1":{"type":"busy"}}`, told: []string{"msg_1", "idle", "msg_3"}, last: gap,
+			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap-1, stopped, "") + "," + user("msg_3", gap) + "]",
+			want:     "x.opencode.message.updated",
+		},
+		"a failure that was heard is told once": {
+			status: `{}`, told: []string{"msg_1", "error"}, last: gap,
+			messages: "[" + user("msg_1", before) + "," + answer("msg_2", "msg_1", before+1, gap, failed, "") + "]",
+			want:     "x.opencode.message.updated",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := opencode.Adapter()
@@ -403,12 +425,15 @@ func TestKnown(t *testing.T) {
 			}
 			var past adapters.Past
 			if tt.told != nil {
-				past = adapters.Past{Seen: []string{"ses_1"}, Last: time.UnixMilli(gap - 1)}
+				past = adapters.Past{Seen: []string{"ses_1"}, Last: map[string]time.Time{"ses_1": time.UnixMilli(cmp.Or(tt.last, gap-1))}}
 			}
 			for _, told := range tt.told {
-				if told == "idle" {
+				switch told {
+				case "idle":
 					item("session.idle", `{"sessionID":"ses_1"}`)
-				} else {
+				case "error":
+					item("session.error", `{"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"no"}}}`)
+				default:
 					item("message.updated", `{"sessionID":"ses_1","info":{"id":"`+told+`","role":"user"}}`)
 				}
 			}

@@ -78,6 +78,7 @@ func (v Variant) bus(p string) map[string]Row {
 		"session.deleted":   Emit("session.ended", Key(p+"info.id"), Const("reason", "normal")),
 		"session.compacted": Emit("session.compacted"),
 		"session.idle":      Emit("run.finished").Note("comes twice after an abort: a run ends once"),
+		runCut:              Emit("run.cancelled").Note("made where a run is over, and nobody heard how: by whom is not claimed"),
 		"session.status": Switch(p+"status.type", map[string]Row{
 			"retry": Emit("progress.status", Subject(p+"status.type"), Text("message", p+"status.message")),
 			"busy":  Nothing("the prompt started the run"),

@@ -63,6 +63,23 @@ func moment(typ string, props map[string]any) adapters.Moment {
 // heard of last.
 const maxHistories = 20
 
+// when is the newest time that a moment tells.
+func when(m adapters.Moment) (at time.Time) {
+	_, props := read(m)
+	info, _ := props["info"].(map[string]any)
+	part, _ := props["part"].(map[string]any)
+	state, _ := part["state"].(map[string]any)
+	for _, o := range []map[string]any{props, info, part, state} {
+		times, _ := o["time"].(map[string]any)
+		for _, v := range []any{o["time"], times["created"], times["updated"], times["completed"], times["start"], times["end"]} {
+			if ms, ok := millis(v); ok && time.UnixMilli(ms).After(at) {
+				at = time.UnixMilli(ms)
+			}
+		}
+	}
+	return at
+}
+
 // known: the sessions that are at work, what they are at, and what waits for an
 // answer in them; then, of sessions that were told of, the runs since.
 var known = []adapters.Query{{Path: "/session/status", Read: atWork}}
@@ -106,19 +123,28 @@ func working(status any) (busy map[string]bool, ok bool) {
 	return busy, ok
 }
 
-// atRest ends the runs that ended unseen: all that is known of them was told.
+// runCut is the name under which a run is told that is over, nobody heard how.
+const runCut = "run.cut"
+
+// atRest ends the runs that ended unseen and left no word of it. All that is
+// known of them was told.
 func atRest(body any, past adapters.Past) (ms []adapters.Moment, _ []adapters.Query) {
 	busy, ok := working(body)
 	for _, id := range past.Seen {
 		if ok && !busy[id] {
-			ms = append(ms, moment("session.idle", map[string]any{"sessionID": id}))
+			ms = append(ms, moment(runCut, map[string]any{"sessionID": id}))
 		}
 	}
 	return ms, nil
 }
 
-// history tells what was in a session since the last item; where there was none
-// yet, what came of the last prompt of one that is at work.
+// lag is how much later than its own time a thing is told in the stream.
+const lag = 2 * time.Second
+
+// history tells what was in a session since what the stream told last of it;
+// where it told nothing, what came of the last prompt of one that is at work.
+// What was told already is known by its names, but for the end of a run: that is
+// told of the run that is open.
 func history(session string, past adapters.Past, busy bool) adapters.Query {
 	return adapters.Query{Path: "/session/" + session + "/message", Read: func(body any, _ adapters.Past) (ms []adapters.Moment, _ []adapters.Query) {
 		all := timeline(session, body)
@@ -128,17 +154,26 @@ func history(session string, past adapters.Past, busy bool) adapters.Query {
 				prompt = i
 			}
 		}
+		last, told := past.Last[session]
 		switch {
-		case !past.Last.IsZero():
-			from, _ = slices.BinarySearchFunc(all, past.Last.UnixMilli(), func(e entry, at int64) int { return cmp.Compare(e.at, at) })
+		case told:
+			from, _ = slices.BinarySearchFunc(all, last.Add(-lag).UnixMilli(), func(e entry, at int64) int { return cmp.Compare(e.at, at) })
 		case busy && prompt >= 0:
 			from = prompt
 		}
-		for i, e := range all[from:] {
-			if busy && e.ends && from+i > prompt {
-				continue // it goes on
+		for i, e := range all {
+			due := i >= from
+			switch {
+			case e.ends && i > prompt && busy:
+				due = false // it goes on
+			case e.ends && i > prompt && !e.failed:
+				due = true // told again, it ends nothing
+			case e.ends && told:
+				due = e.at > last.UnixMilli() || e.at == last.UnixMilli() && !e.failed // a failure is told before its time
 			}
-			ms = append(ms, e.moments...)
+			if due {
+				ms = append(ms, e.moments...)
+			}
 		}
 		return ms, nil
 	}}
