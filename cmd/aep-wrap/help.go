@@ -77,7 +77,7 @@ var matters = map[string]string{
 	"replay":          "collector token-file listen say out",
 	"validate":        "out",
 	"redact":          "secret-env no-pii out",
-	"runtime":         "log-dir quiet",
+	"runtime":         "token token-file listen quiet",
 	"attach":          "token token-file ca-file client-cert client-key plain-http own say agent hold allow deny answer-after senders people out",
 	"doctor":          "reach own capture capture-for hold gate json",
 	"adapters":        "json",
@@ -92,17 +92,34 @@ var matters = map[string]string{
 	"version":         "json",
 }
 
+// otherwise are settings that mean another thing to a command than to most.
+var otherwise = map[string]string{
+	"collect listen":     "where people reach it (default 127.0.0.1:8787) [AEP_LISTEN]",
+	"collect token":      "the bearer token that allows everything; a --token-file keeps it out of process lists [AEP_TOKEN]",
+	"runtime listen":     "where it listens (default " + runtimeAddr + ")",
+	"runtime token":      "the bearer token that allows everything, without --tokens; a --token-file keeps it out of process lists [AEP_TOKEN]",
+	"attach token":       "the runtime's bearer token; a --token-file keeps it out of process lists [AEP_TOKEN]",
+	"attach token-file":  "file that holds the runtime's bearer token [AEP_TOKEN_FILE]",
+	"collect token-file": "file that holds it [AEP_TOKEN_FILE]",
+	"runtime token-file": "file that holds it [AEP_TOKEN_FILE]",
+}
+
 // settingsOf are the flags that matter to a command and are not its own.
 func settingsOf(cmd *cobra.Command) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	fs.SortFlags = false
 	all := cmd.Root().PersistentFlags()
+	path := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 	add := func(name string) {
 		if f := all.Lookup(name); f != nil && cmd.Flag(name) == f { // it may have one of that name
+			if usage := otherwise[path+" "+name]; usage != "" {
+				other := *f
+				other.Usage = usage
+				f = &other
+			}
 			fs.AddFlag(f)
 		}
 	}
-	path := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 	for word := range strings.FieldsSeq(matters[path]) {
 		names := []string{word}
 		for _, p := range settingParts {

@@ -59,6 +59,12 @@ func TestHelpKnowsAllCommandsAndSettings(t *testing.T) {
 			t.Errorf("%s is a part and a setting", s.name)
 		}
 	}
+	for name := range otherwise {
+		command, setting, _ := strings.Cut(name, " ")
+		if !slices.Contains(strings.Fields(matters[command]), setting) {
+			t.Errorf("--%s does not matter to %s", setting, command)
+		}
+	}
 	for path, words := range matters {
 		if !paths[path] {
 			t.Errorf("%q is no command", path)
