@@ -23,6 +23,7 @@ type taker struct {
 	opens  map[string]int
 	closes int
 	syncs  int
+	idles  int // how often all was looked at that there was to look at
 	refuse func(line string) bool
 }
 
@@ -52,7 +53,7 @@ func (k *taker) Take(_ *File, rs []Record) (int, time.Duration) {
 }
 
 func (k *taker) Close(*File) { k.mu.Lock(); k.closes++; k.mu.Unlock() }
-func (k *taker) Idle()       {}
+func (k *taker) Idle()       { k.mu.Lock(); k.idles++; k.mu.Unlock() }
 func (k *taker) Sync()       { k.mu.Lock(); k.syncs++; k.mu.Unlock() }
 
 func (k *taker) lines() []string {
@@ -61,10 +62,23 @@ func (k *taker) lines() []string {
 	return slices.Clone(k.got)
 }
 
+// looked waits until everything was looked at once more, however busy the machine
+// is.
+func (k *taker) looked(t *testing.T) {
+	t.Helper()
+	idles := func() int { k.mu.Lock(); defer k.mu.Unlock(); return k.idles }
+	n := idles()
+	for deadline := time.Now().Add(time.Minute); idles() == n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not look any more")
+		}
+	}
+}
+
 // wait waits until the taker has these lines, in this order.
 func (k *taker) wait(t *testing.T, want ...string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !slices.Equal(k.lines(), want) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got  %q\nwant %q", k.lines(), want)
@@ -277,9 +291,9 @@ func TestWhereReadingBegins(t *testing.T) {
 	writer(t, dir, `printf '{"n":5}\n{"n"' >>a.jsonl`)
 	k = &taker{}
 	stop = start(t, Config{Paths: []string{dir}, Handler: k, Store: store, From: Now})
-	time.Sleep(200 * time.Millisecond)
+	k.looked(t)
 	writer(t, dir, `printf ':6}\n{"n":7}\n' >>a.jsonl; echo '{"n":8}' >b.jsonl`)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for len(k.lines()) < 3 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -289,7 +303,8 @@ func TestWhereReadingBegins(t *testing.T) {
 	}
 	k = &taker{}
 	start(t, Config{Paths: []string{dir}, Handler: k, Store: store})
-	time.Sleep(300 * time.Millisecond)
+	k.looked(t)
+	k.looked(t)
 	if got := k.lines(); len(got) != 0 {
 		t.Fatalf("what was passed over is not read later: got %q", got)
 	}

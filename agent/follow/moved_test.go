@@ -60,13 +60,14 @@ func TestFollowingWhatIsMoved(t *testing.T) {
 			k := &taker{}
 			writer(t, dir, c.steps[0])
 			start(t, Config{Paths: []string{filepath.Join(dir, c.path)}, Handler: k, From: c.from, SlowPoll: slow})
-			time.Sleep(200 * time.Millisecond)
+			k.looked(t)
 			for i, step := range c.steps {
 				if i > 0 {
 					writer(t, dir, step)
 				}
 				k.wait(t, lines(1, c.want[i])...)
 				time.Sleep(100 * time.Millisecond)
+				k.looked(t)
 			}
 			k.wait(t, lines(1, c.want[len(c.want)-1])...)
 		})
