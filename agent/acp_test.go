@@ -127,13 +127,13 @@ func (w *acpWorld) hears(f *os.File, r *bufio.Reader, patience time.Duration) st
 }
 func (w *acpWorld) agentHears(want string) {
 	w.t.Helper()
-	if got := w.hears(w.agentIn, w.fromEditor, 10*time.Second); got != want {
+	if got := w.hears(w.agentIn, w.fromEditor, patience); got != want {
 		w.t.Fatalf("the agent hears %s\nwant %s", got, want)
 	}
 }
 func (w *acpWorld) editorHears(want string) {
 	w.t.Helper()
-	if got := w.hears(w.editorOut, w.fromAgent, 10*time.Second); got != want {
+	if got := w.hears(w.editorOut, w.fromAgent, patience); got != want {
 		w.t.Fatalf("the editor hears %s\nwant %s", got, want)
 	}
 }
@@ -155,7 +155,7 @@ func (w *acpWorld) events() (out []event.Event) {
 // told waits until an event of a type was told, and gives it.
 func (w *acpWorld) told(typ string) event.Event {
 	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		for _, e := range w.events() {
 			if e.Type == typ {
 				return e
@@ -279,7 +279,7 @@ func TestACPDelaysNothing(t *testing.T) {
 				if _, err := s.in.WriteString(piece); err != nil {
 					t.Fatal(err)
 				}
-				_ = s.out.SetReadDeadline(time.Now().Add(10 * time.Second))
+				_ = s.out.SetReadDeadline(time.Now().Add(patience))
 				buf := make([]byte, 64)
 				n, err := s.out.Read(buf)
 				if err != nil || string(buf[:n]) != piece {
@@ -294,7 +294,7 @@ func TestACPTells(t *testing.T) {
 	w := newACPWorld(t, false)
 	w.editor(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":1}}`, `not json`, `[{"jsonrpc":"2.0"}]`)
 	for range 3 {
-		w.hears(w.agentIn, w.fromEditor, 10*time.Second)
+		w.hears(w.agentIn, w.fromEditor, patience)
 	}
 	w.agent(`{"jsonrpc":"2.0","id":"init","result":{}}`)
 	w.editorHears(`{"jsonrpc":"2.0","id":"init","result":{}}`)
@@ -375,7 +375,7 @@ func TestACPAnswerFromAfar(t *testing.T) {
 	if _, err := w.editorIn.WriteString(`{"half`); err != nil {
 		t.Fatal(err)
 	}
-	_ = w.agentIn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = w.agentIn.SetReadDeadline(time.Now().Add(patience))
 	if b, err := w.fromEditor.Peek(6); err != nil || string(b) != `{"half` {
 		t.Errorf("%q, %v", b, err)
 	}
@@ -431,7 +431,7 @@ func TestACPBetweenMessages(t *testing.T) {
 			if _, err := w.editorIn.WriteString(tt.message[:half]); err != nil {
 				t.Fatal(err)
 			}
-			_ = w.agentIn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = w.agentIn.SetReadDeadline(time.Now().Add(patience))
 			if _, err := w.fromEditor.Peek(half); err != nil {
 				t.Fatal(err)
 			}
@@ -440,7 +440,11 @@ func TestACPBetweenMessages(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			w.editor(tt.message[half:])
 			w.agentHears(tt.message)
-			if got := w.hears(w.agentIn, w.fromEditor, 200*time.Millisecond); got != tt.agent {
+			wait := patience
+			if tt.agent == "" {
+				wait = 200 * time.Millisecond
+			}
+			if got := w.hears(w.agentIn, w.fromEditor, wait); got != tt.agent {
 				t.Errorf("then the agent hears %s\nwant %s", got, tt.agent)
 			}
 		})
@@ -476,7 +480,7 @@ func TestACPOneAnswer(t *testing.T) {
 		id := fmt.Sprintf(`"p%d"`, i)
 		w.agent(strings.Replace(acpAsk, `"id":0`, `"id":`+id, 1))
 		var request string
-		for end := time.Now().Add(10 * time.Second); request == "" && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); request == "" && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			for _, p := range w.target.Holds().Pending() {
 				if p.Remote && p.ID != w.told("attention.requested").ID {
 					request = p.ID
@@ -490,12 +494,12 @@ func TestACPOneAnswer(t *testing.T) {
 			w.target.Handle(control.Origin{Authenticated: true}, cmd.AppendJSON(nil))
 		})
 		both.Wait()
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if _, ok := heard.Load(id); ok {
 				break
 			}
 		}
-		for end := time.Now().Add(10 * time.Second); len(w.target.Holds().Pending()) > 1 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); len(w.target.Holds().Pending()) > 1 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 	}
 	<-done
@@ -584,13 +588,13 @@ func TestACPKilled(t *testing.T) {
 			}
 			w.agentOut.Close()
 			w.agentIn.Close()
-			_ = w.editorOut.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = w.editorOut.SetReadDeadline(time.Now().Add(patience))
 			rest, err := io.ReadAll(w.fromAgent)
 			if err != nil || string(rest) != torn {
 				t.Errorf("the editor reads %q, %v", rest, err)
 			}
 			gone := false
-			for end := time.Now().Add(10 * time.Second); !gone && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			for end := time.Now().Add(patience); !gone && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 				_, err := w.editorIn.WriteString(acpNew + "\n")
 				gone = err != nil
 			}
@@ -604,10 +608,10 @@ func TestACPKilled(t *testing.T) {
 			}()
 			select {
 			case <-finished:
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("it waits for an agent that is gone")
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			w.road.Exit(ctx, session.Exit{Signal: "SIGKILL", Code: 137})
 			var got []string

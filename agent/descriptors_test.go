@@ -190,7 +190,7 @@ func TestLatePump(t *testing.T) {
 		t.Error("it was closed under the pump")
 	}
 	close(late.inDone)
-	for end := time.Now().Add(10 * time.Second); open(in.r) || open(in.w); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); open(in.r) || open(in.w); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it was not closed")
 		}

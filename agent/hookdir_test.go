@@ -65,12 +65,17 @@ func TestHooksOfADirectory(t *testing.T) {
 	dir := h.cfg.Dir
 	// Names say nothing of the order; the time of writing does.
 	tool := `"session_id":"s","prompt_id":"p","tool_name":"Bash","tool_use_id":"t1","tool_input":{"command":"x"}`
-	putHook(t, dir, "9.claude-code.UserPromptSubmit.json", `{"session_id":"s","prompt_id":"p","prompt":"go"}`)
-	time.Sleep(10 * time.Millisecond)
-	putHook(t, dir, "5.claude-code.json", `{"hook_event_name":"PreToolUse",`+tool+`}`)
-	time.Sleep(10 * time.Millisecond)
-	putHook(t, dir, "1.host.example.claude-code.PostToolUse.json", `{`+tool+`,"tool_response":{}}`)
-	time.Sleep(10 * time.Millisecond)
+	for i, hook := range [][2]string{
+		{"9.claude-code.UserPromptSubmit.json", `{"session_id":"s","prompt_id":"p","prompt":"go"}`},
+		{"5.claude-code.json", `{"hook_event_name":"PreToolUse",` + tool + `}`},
+		{"1.host.example.claude-code.PostToolUse.json", `{` + tool + `,"tool_response":{}}`},
+	} {
+		putHook(t, dir, hook[0], hook[1])
+		at := time.Now().Add(time.Duration(i-10) * time.Second) // however coarse the file system's clock is
+		if err := os.Chtimes(filepath.Join(dir, hook[0]), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
 	putHook(t, dir, "2.claude-code.Stop.json", `{"session_id":"s","prompt_id":"p"}`)
 	putHook(t, dir, "3.claude-code.Stop.json", `{"session_id":`)
 	putHook(t, dir, "4.nobody.Stop.json", `{}`)
@@ -145,7 +150,7 @@ func hookScript(t testing.TB, dir, name, wait, payload string) (heard func() str
 // pendingRequest waits for a request that can be answered, and gives it.
 func pendingRequest(t testing.TB, w *Watch) event.Event {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if lines := w.Pending("claude-code"); len(lines) > 0 {
 			e, err := event.Parse(lines[0])
 			if err != nil {
@@ -183,7 +188,7 @@ func runHookDir(t testing.TB, h *HookDir) (stop func()) {
 
 func waitEmpty(t testing.TB, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); len(names(t, dir)) > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(names(t, dir)) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("left: %q", names(t, dir))
 		}
@@ -346,7 +351,7 @@ func TestHeldHooksOutliveTheWatch(t *testing.T) {
 			}
 			first := open()
 			heard, _ := hookScript(t, dir, "PermissionRequest", "20", heldTool)
-			for deadline := time.Now().Add(10 * time.Second); len(names(t, dir)) == 0 || strings.HasPrefix(names(t, dir)[0], "."); time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(patience); len(names(t, dir)) == 0 || strings.HasPrefix(names(t, dir)[0], "."); time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("no hook")
 				}
@@ -435,7 +440,7 @@ func TestALostHookTimesOut(t *testing.T) {
 	stop := runHookDir(t, open())
 	putHook(t, dir, "2.claude-code.Notification.json", `{"session_id":"s","message":"m"}`)
 	want := []string{"attention.requested", "attention.timeout"}
-	for deadline := time.Now().Add(20 * time.Second); !slices.Equal(attention(sessionLogs(t, logs)["claude-code/s"]), want); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !slices.Equal(attention(sessionLogs(t, logs)["claude-code/s"]), want); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("got %q, want %q", attention(sessionLogs(t, logs)["claude-code/s"]), want)
 			break

@@ -56,7 +56,7 @@ func TestHooksHaveABeat(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- h.Run(ctx, false) }()
 	seen := map[string]bool{}
-	for deadline := time.Now().Add(20 * time.Second); len(seen) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(seen) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		b, err := os.ReadFile(filepath.Join(h.cfg.Dir, HookDirMark))
 		if err != nil {
 			t.Fatal(err)

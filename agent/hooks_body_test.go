@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"aep-wrap/adapters"
@@ -130,7 +131,7 @@ func TestHeldLarge(t *testing.T) {
 			if a != "" {
 				t.Errorf("one for which there is no room hears %q", a)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("those for which there is no room wait")
 		}
 	}
@@ -150,7 +151,7 @@ func TestHeldLarge(t *testing.T) {
 	if a := <-small; a != `{"held":true}` {
 		t.Errorf("a small one hears %q", a)
 	}
-	for end := time.Now().Add(2 * time.Second); h.heldOver.Load() != 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); h.heldOver.Load() != 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d bytes count as held", h.heldOver.Load())
 		}
@@ -159,7 +160,9 @@ func TestHeldLarge(t *testing.T) {
 
 // Large payloads that come slowly have their turns as long as nobody else wants
 // them, and no longer.
-func TestSlowOnesLoseTheirTurns(t *testing.T) {
+func TestSlowOnesLoseTheirTurns(t *testing.T) { synctest.Test(t, slowOnesLoseTheirTurns) }
+
+func slowOnesLoseTheirTurns(t *testing.T) {
 	x := newIntake()
 	ended := make(chan *payload, maxLarge)
 	var writers []*io.PipeWriter

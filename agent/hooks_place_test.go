@@ -86,7 +86,7 @@ func TestHookPlace(t *testing.T) {
 	}
 	h.Close(context.Background())
 	http.DefaultClient.CloseIdleConnections()
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}

@@ -262,43 +262,53 @@ func TestHookStdinHeldOpen(t *testing.T) {
 	_, e, w := startHooks(t, nil)
 	for _, tt := range []struct {
 		sent, reason string
-		within       time.Duration
 	}{
-		{`{"a":{"b":["}"]}}`, "", stall / 2},
-		{`{"a":`, "timeout", 3 * stall}, // or the helper gave up a moment before
+		{`{"a":{"b":["}"]}}`, ""},
+		{`{"a":`, "timeout"}, // or the helper gave up a moment before
 	} {
 		if tt.reason != "" && testing.Short() {
 			continue // waits for a deadline
 		}
-		r, stdin, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		stdin.WriteString(tt.sent)
-		start := time.Now()
-		answer, err := hookclient.Ask(e.Socket, []string{"claude-code", "E"}, r)
-		if len(answer) > 0 || err != nil && tt.reason == "" {
-			t.Errorf("%s: %q, %v", tt.sent, answer, err)
-		}
-		if d := time.Since(start); d > tt.within {
-			t.Errorf("%s: took %v", tt.sent, d)
-		}
-		stdin.Close()
-		r.Close()
-		time.Sleep(100 * time.Millisecond)
-		ms, rs := w.take()
-		if tt.reason == "" && len(ms) != 1 || tt.reason != "" && (len(rs) != 1 || rs[0].Reason != tt.reason && rs[0].Reason != "not_json") {
-			t.Errorf("%s: moments %v, refused %v", tt.sent, ms, rs)
+		// A busy machine is slow now and then, what waits for a deadline is each time.
+		var took []time.Duration
+		for tries := 5; ; {
+			r, stdin, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdin.WriteString(tt.sent)
+			start := time.Now()
+			answer, err := hookclient.Ask(e.Socket, []string{"claude-code", "E"}, r)
+			took = append(took, time.Since(start))
+			if len(answer) > 0 || err != nil && tt.reason == "" {
+				t.Errorf("%s: %q, %v", tt.sent, answer, err)
+			}
+			stdin.Close()
+			r.Close()
+			var ms []adapters.Moment
+			var rs []Refusal
+			eventually(t, "what became of it", func() bool { ms, rs = w.take(); return len(ms)+len(rs) > 0 })
+			if tt.reason == "" && len(ms) != 1 || tt.reason != "" && (len(rs) != 1 || rs[0].Reason != tt.reason && rs[0].Reason != "not_json") {
+				t.Errorf("%s: moments %v, refused %v", tt.sent, ms, rs)
+			}
+			if tt.reason != "" || took[len(took)-1] <= stall/2 {
+				break
+			}
+			if tries--; tries == 0 {
+				t.Errorf("%s: took %v", tt.sent, took)
+				break
+			}
 		}
 	}
 }
 
 // A held moment is answered late; one whose runtime goes away is given up.
 func TestHookHold(t *testing.T) {
-	given, heard := make(chan string, 4), make(chan error, 4)
+	held, given, heard := make(chan bool, 4), make(chan string, 4), make(chan error, 4)
 	_, e, _ := startHooks(t, func(m adapters.Moment) *Held {
 		if m.Payload["wait"] == true {
 			return &Held{wait: func(ctx context.Context) []byte {
+				held <- true
 				<-ctx.Done()
 				given <- "gone"
 				return nil
@@ -352,29 +362,34 @@ func TestHookHold(t *testing.T) {
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	req, _ := http.NewRequestWithContext(ctx, "POST", e.HookURL+"/claude-code/PermissionRequest", strings.NewReader(`{"wait":true}`))
+	go func() {
+		<-held
+		cancel()
+	}()
 	http.DefaultClient.Do(req)
 	c, err := net.Dial("unix", e.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	io.WriteString(c, hookclient.Greeting+" claude-code PermissionRequest\n{\"wait\":true}")
-	time.Sleep(50 * time.Millisecond)
+	<-held
 	c.Close()
 	for range 2 {
 		select {
 		case <-given:
-		case <-time.After(3 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("a hold outlived its runtime")
 		}
 	}
 }
 
 func TestHookCloseEndsHolds(t *testing.T) {
+	held := make(chan bool, 2)
 	h, e, _ := startHooks(t, func(adapters.Moment) *Held {
-		return &Held{wait: func(ctx context.Context) []byte { <-ctx.Done(); return nil }}
+		return &Held{wait: func(ctx context.Context) []byte { held <- true; <-ctx.Done(); return nil }}
 	})
 	done := make(chan error, 2)
 	go func() {
@@ -388,12 +403,13 @@ func TestHookCloseEndsHolds(t *testing.T) {
 		}
 		done <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	<-held
+	<-held
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	start := time.Now()
 	h.Close(ctx)
-	if d := time.Since(start); d > time.Second {
+	if d := time.Since(start); d > patience/2 {
 		t.Errorf("Close took %v", d)
 	}
 	for range 2 {
@@ -501,7 +517,7 @@ func TestTurnsComeBack(t *testing.T) {
 			resp.Body.Close()
 		}
 	}
-	deadline := time.Now().Add(2 * time.Second)
+	deadline := time.Now().Add(patience)
 	turns := func() int {
 		return len(h.intake.reading) + len(h.intake.working) + len(h.intake.small) + len(h.requests)
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -366,7 +367,7 @@ func TestTerminate(t *testing.T) {
 			if err := p.Terminate(t.Context(), syscall.SIGTERM, 200*time.Millisecond); err != nil {
 				t.Error(err)
 			}
-			if d := time.Since(begun); d > 8*time.Second {
+			if d := time.Since(begun); d > patience {
 				t.Errorf("it took %v", d)
 			}
 			x := p.Wait()
@@ -536,7 +537,11 @@ func TestInject(t *testing.T) {
 	}
 	// In the middle of a paste, and of a key, ours waits.
 	s.send("\x1b[200~pas")
-	time.Sleep(30 * time.Millisecond)
+	eventually(t, "the beginning of a paste is read", func() bool {
+		p.term.typing <- struct{}{}
+		defer func() { <-p.term.typing }()
+		return !p.term.keys.between(time.Now())
+	})
 	done := make(chan error)
 	go func() { done <- p.Inject([]byte("!")) }()
 	time.Sleep(30 * time.Millisecond)
@@ -582,11 +587,24 @@ func TestInjectIntoAnAgentThatReadsNothing(t *testing.T) {
 	p, s := startOnTerminal(t, "sh", "-c", "stty raw -echo; echo on; sleep 100")
 	s.expect("on")
 	big := bytes.Repeat([]byte("x"), 1<<20)
-	go func() { _, _ = s.master.Write(big) }()
-	time.Sleep(300 * time.Millisecond)
-	begun := time.Now()
-	if err := p.Inject([]byte("x")); err == nil || time.Since(begun) > 4*time.Second {
-		t.Errorf("%v after %v", err, time.Since(begun))
+	var written atomic.Int64
+	go func() {
+		for piece := range slices.Chunk(big, 1<<10) {
+			n, err := s.master.Write(piece)
+			if written.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}()
+	full, since := int64(-1), time.Now()
+	eventually(t, "nothing more fits", func() bool {
+		if n := written.Load(); n != full {
+			full, since = n, time.Now()
+		}
+		return full > 0 && time.Since(since) > 300*time.Millisecond
+	})
+	if err := p.Inject([]byte("x")); err == nil {
+		t.Error("what nobody takes was typed")
 	}
 	if err := p.Terminate(t.Context(), syscall.SIGTERM, time.Second); err != nil {
 		t.Error(err)
@@ -601,13 +619,13 @@ func TestPID1(t *testing.T) {
 	}
 	out, status := sh(t, `unshare --pid --fork --mount-proc $BIN @wrap sh -c '
 		for i in 1 2 3; do (setsid sh -c "exit 3" &); done
-		sleep 0.5; ps -eo stat= | grep -c Z; kill -TERM $$'`)
+		sleep 0.5; for i in $(seq 600); do test $(ps -eo stat= | grep -c Z) = 0 && break; sleep 0.1; done; ps -eo stat= | grep -c Z; kill -TERM $$'`)
 	if out != "0\n" || status != 143 {
 		t.Errorf("%q, exit %d", out, status)
 	}
 	// A PID 1 cannot be stopped; the agent stays so until somebody continues it.
 	out, status = sh(t, `unshare --pid --fork --mount-proc $BIN @wrap sh -c '
-		(sleep 0.3; kill -CONT $$) & kill -STOP $$; echo on again; exit 5'`)
+		(while sleep 0.3; do kill -CONT $$; done) & kill -STOP $$; echo on again; exit 5'`)
 	if out != "on again\n" || status != 5 {
 		t.Errorf("%q, exit %d", out, status)
 	}

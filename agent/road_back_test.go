@@ -142,7 +142,7 @@ func (b *back) known() {
 // until waits for an event in the log.
 func (b *back) until(what string, is func(event.Event) bool) event.Event {
 	b.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		raw, _ := os.ReadFile(jsonl.Path(b.dir, "plain", "s"))
 		for line := range bytes.Lines(raw) {
 			if e, err := event.Parse(bytes.TrimSpace(line)); err == nil && is(e) {
@@ -196,7 +196,7 @@ func got(t *testing.T, c <-chan string) string {
 	select {
 	case s := <-c:
 		return s
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the hook hears nothing")
 		return ""
 	}
@@ -632,7 +632,7 @@ func (b *back) ended(p *Process) []event.Event {
 	b.Helper()
 	select {
 	case <-p.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		b.Fatal("the process runs on")
 	}
 	x := p.Wait()
@@ -640,7 +640,7 @@ func (b *back) ended(p *Process) []event.Event {
 	if x.Terminated {
 		e.By = "control"
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b.Exit(ctx, e)
 	close(b.effects)
@@ -687,7 +687,14 @@ func TestEffects(t *testing.T) {
 			b := newBack(t)
 			p, _ := startEffects(t, b, tt.acts, tt.script)
 			b.known()
-			time.Sleep(200 * time.Millisecond) // the shell has set its traps
+			eventually(t, "the shell has set its traps", func() bool { // before it starts what sleeps
+				for _, q := range p.tree() {
+					if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", q.Pid)); string(name) == "sleep\n" {
+						return true
+					}
+				}
+				return false
+			})
 			cmd := tt.cmd(b)
 			b.send(cmd)
 			es := b.ended(p)
@@ -709,7 +716,7 @@ func TestPauseEffect(t *testing.T) {
 	b := newBack(t)
 	p, _ := startEffects(t, b, nil, `setsid sh -c "sleep 100; true" & sleep 100 & wait`)
 	b.known()
-	for end := time.Now().Add(10 * time.Second); len(p.tree()) < 4; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); len(p.tree()) < 4; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%v", p.tree())
 		}

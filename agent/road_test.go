@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"aep-wrap/adapters"
@@ -100,7 +101,7 @@ func moment(kv ...string) adapters.Moment {
 
 func exit(t *testing.T, r *Road) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r.Exit(ctx, session.Exit{})
 	if ctx.Err() != nil {
@@ -202,7 +203,7 @@ func TestRoadOwned(t *testing.T) {
 	dir := t.TempDir()
 	first, _, _ := newTestRoad(t, dir)
 	first.Observe(moment("type", "run.started", "session", "s", "run", "r1", "key", "1"), 0)
-	for deadline := time.Now().Add(5 * time.Second); first.Stats().Events < 2 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); first.Stats().Events < 2 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	second, b, said := newTestRoad(t, dir)
@@ -346,12 +347,14 @@ func TestRoadFollows(t *testing.T) {
 
 // A road that is held up holds a hook no longer than its patience; what found
 // no room is told.
-func TestRoadHeldUp(t *testing.T) {
+func TestRoadHeldUp(t *testing.T) { synctest.Test(t, roadHeldUp) }
+
+func roadHeldUp(t *testing.T) {
 	dir := t.TempDir()
 	r, b, _ := newTestRoad(t, dir)
 	b.stuck = make(chan struct{})
 	r.Observe(moment("type", "run.started", "session", "s", "run", "r"), 0)
-	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
 	start := time.Now()
 	for i := 0; r.Stats().Dropped < 2; i++ {
 		if i > inboxCount+10 {
@@ -359,12 +362,12 @@ func TestRoadHeldUp(t *testing.T) {
 		}
 		r.Observe(moment("type", "x.plain.thing.seen", "session", "s", "key", fmt.Sprint(i)), 0)
 	}
-	if d := time.Since(start); d > 10*hookPatience {
+	if d := time.Since(start); d != 2*hookPatience {
 		t.Errorf("hooks were held up %v", d)
 	}
 	// The bytes have a bound too.
 	r.Observe(moment("type", "x.plain.thing.seen", "session", "big", "key", "1"), inboxBytes)
-	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
 	for i := range 3 {
 		r.Observe(moment("type", "x.plain.thing.seen", "session", "big", "key", fmt.Sprint("b", i)), inboxBytes/2+1)
 	}
@@ -389,7 +392,7 @@ func TestRoadTellsLosses(t *testing.T) {
 	}
 	b.losses = map[string][]queue.Loss{"s": lost("too-large", 2)}
 	r.Observe(moment("type", "run.started", "session", "s", "run", "r"), 0)
-	for deadline := time.Now().Add(5 * time.Second); r.Stats().Events < 3 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); r.Stats().Events < 3 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range 20 {
@@ -423,7 +426,7 @@ func TestRoadManySessions(t *testing.T) {
 		s := fmt.Sprint("s", i)
 		r.Observe(moment("type", "session.ended", "session", s), 0)
 		if i >= maxLanes-1 {
-			for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 				if r.Stats().Events >= int64(2*(i+1)) {
 					break
 				}
@@ -489,7 +492,7 @@ func TestLinesPipe(t *testing.T) {
 	close(stop)
 	select {
 	case <-done:
-	case <-time.After(3 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the pipe is waited for without end")
 	}
 	exit(t, r)

@@ -136,7 +136,7 @@ func (w *serverWorld) attention() (out []string) {
 
 func (w *serverWorld) hears(want ...string) {
 	w.t.Helper()
-	got, end := "", time.Now().Add(20*time.Second)
+	got, end := "", time.Now().Add(patience)
 	for time.Now().Before(end) {
 		if got = strings.Join(w.attention(), " | "); got == strings.Join(want, " | ") {
 			return
@@ -188,7 +188,7 @@ func TestRuntimePromptChange(t *testing.T) {
 					if got != c.params {
 						t.Errorf("the runtime was told %s, want %s", got, c.params)
 					}
-				case <-time.After(20 * time.Second):
+				case <-time.After(patience):
 					t.Fatal("the runtime was told nothing")
 				}
 			}

@@ -24,7 +24,7 @@ func (g *gathered) skip(n int)    { g.mu.Lock(); g.over = append(g.over, n); g.m
 
 func (g *gathered) wait(t *testing.T, want ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		g.mu.Lock()
 		got := slices.Clone(g.lines)
 		g.mu.Unlock()
@@ -72,7 +72,7 @@ func TestTail(t *testing.T) {
 	put(t, path, "six\n{\"whole\":1}")
 	g.wait(t, "one", "two", "four", "5", "six")
 	put(t, path+".other", "not ours\n")
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tail.Drain(ctx)
 	g.wait(t, "one", "two", "four", "5", "six", `{"whole":1}`)
@@ -85,7 +85,7 @@ func TestTailCatchUp(t *testing.T) {
 	tail := Follow(TailConfig{Path: path, Line: g.line, Skip: g.skip})
 	for i := range 50 {
 		put(t, path, fmt.Sprintln("line", i))
-		tail.CatchUp(5 * time.Second)
+		tail.CatchUp(patience)
 		g.mu.Lock()
 		n := len(g.lines)
 		g.mu.Unlock()
@@ -94,7 +94,7 @@ func TestTailCatchUp(t *testing.T) {
 		}
 	}
 	tail.Drain(context.Background())
-	tail.CatchUp(5 * time.Second) // at once, for it has ended
+	tail.CatchUp(patience) // at once, for it has ended
 }
 
 // What was there before the launch is history.

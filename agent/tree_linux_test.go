@@ -63,7 +63,7 @@ func TestFreezeAmidVfork(t *testing.T) {
 	}()
 	until := func(what string, ok func([]Proc) bool) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); !ok(list()); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); !ok(list()); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%s: %v", what, list())
 			}

@@ -418,7 +418,7 @@ func TestAnOwnedSessionIsLeftAlone(t *testing.T) {
 	appendFile(t, file, claudePrompt("s1", 5)+claudeEnd("s1", 6)) // resumed without a wrapper
 	want := []string{"session.started", "run.started", "run.finished", "session.ended", "run.started", "x.claude-code.model.usage", "run.finished"}
 	want[2] = types(sessionLogs(t, logs)["claude-code/s1"])[2] // how a run that was open ends is the wrapper's
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		got := types(sessionLogs(t, logs)["claude-code/s1"])
 		if slices.Equal(got, want) {
@@ -447,7 +447,7 @@ func TestAWrapperGetsTheSession(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- fo.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for w.Stats().Events == 0 && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -479,7 +479,7 @@ func TestTwoWatches(t *testing.T) {
 		want += 4 // the two messages have one id
 		time.Sleep(30 * time.Millisecond)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		got := sessionLogs(t, logs)["claude-code/s1"]
 		if len(got) == want {
