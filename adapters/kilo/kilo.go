@@ -18,6 +18,7 @@ func Adapter() adapters.Adapter { return adapter }
 
 var adapter = opencode.Make(opencode.Variant{
 	Name: "kilocode", Title: "Kilo Code", Command: "kilo", Packages: []string{"@kilocode/cli"}, Pinned: "7.7.7", Doc: doc, Env: "KILO_",
+	Words: []string{"cloud", "config", "console", "daemon", "help", "profile", "remote", "roll-call", "worktree"}, Valued: []string{"--worktree"},
 	Rows: func(p string) map[string]Row {
 		return map[string]Row{
 			"session.turn.open":         Nothing("the prompt started the run"),

@@ -78,6 +78,20 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// Words of its own start no session: with a port before them they are not
+// understood. A worktree's name is none of them.
+func TestWords(t *testing.T) {
+	for line, want := range map[string]bool{
+		"kilo config check": true, "kilo daemon status": true, "kilo roll-call free": true, "kilo --print-logs profile": true,
+		"kilo stats": true, "kilo --worktree config": false, "kilo --worktree config daemon": true, "kilo run config": false,
+	} {
+		w, err := Adapter().Launch.Wire(adaptertest.Launch(nil, nil, strings.Fields(line)...), adaptertest.Endpoint(Adapter()))
+		if err != nil || w.Passthrough != want {
+			t.Errorf("%s: passed through %v, %v", line, w.Passthrough, err)
+		}
+	}
+}
+
 // beside is a launch that asks for a server of ours.
 func beside(l adapters.Launch) adapters.Launch {
 	l.Attach = adapters.AttachNew

@@ -52,9 +52,11 @@ func (v Variant) wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, 
 	if w.at < 0 {
 		return w.out, nil
 	}
-	w.words = grammar.Read(l.Args[w.at+1:])
+	g := grammar
+	g.Valued = slices.Concat(g.Valued, v.Valued)
+	w.words = g.Read(l.Args[w.at+1:])
 	word := w.words.Word()
-	if w.words.Has(asksOnly...) || slices.Contains(subcommands, word) {
+	if w.words.Has(asksOnly...) || slices.Contains(subcommands, word) || slices.Contains(v.Words, word) {
 		w.out.Passthrough = true
 		return w.out, nil
 	}

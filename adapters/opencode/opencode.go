@@ -35,6 +35,10 @@ type Variant struct {
 	Pinned, Doc string
 	Env         string // what its environment variables begin with
 
+	// Beyond OpenCode's: words that start no session that we could follow, and
+	// flags with a value.
+	Words, Valued []string
+
 	// Rows are those of the bus that it has otherwise, or in addition; p is where
 	// the properties of an item are. Nil is none.
 	Rows func(p string) map[string]hook.Row
