@@ -20,7 +20,7 @@ func init() {
 				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
 			// The log, which alone tells of it without the stream, may lag behind the run's end.
 			{name: "a refusal", script: "bash1", args: []string{"--output-format", "stream-json", "--verbose"}, want: []string{
-				"session.started", "run.started", "tool.requested", "tool.denied", "run.finished", "session.ended"}},
+				"session.started", "run.started", "tool.requested", "attention.requested", "attention.resolved", "tool.denied", "run.finished", "session.ended"}},
 			{name: "answered and commanded from afar", remote: true, play: fromAfar, check: checkBy("control"), want: []string{
 				"session.started",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
@@ -32,6 +32,9 @@ func init() {
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.cancelled",
 				"run.started", "run.cancelled", "session.ended"}},
+			{name: "answered headless", script: "bash1", remote: true, wrap: []string{"--hold", "100s"}, play: func(s *stage) { s.respond("--option", "allow") }, want: []string{
+				"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished", "session.ended"},
+				shows: map[string]string{"answerable": "headless: within --hold"}},
 			{name: "gated headless", script: "bash1", remote: true, wrap: []string{"--gate", "Bash"}, play: func(s *stage) { s.respond("--option", "allow") }, want: []string{
 				"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished", "session.ended"},
 				shows: map[string]string{"answerable": "headless: with --gate"}},

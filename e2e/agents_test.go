@@ -44,7 +44,7 @@ type agentCase struct {
 	exit    string         // what a person types to leave
 	owns    []string       // files of the user's that the agent itself writes anew, bare too
 	logs    string         // the folder of its session logs, where it writes which hooks it ran
-	either  bool           // its request may come before its tool or after it: taken as after
+	either  bool           // its request may come before its tool or after it: the tool is taken as first
 	scenes  []scene
 	missing []string // what cannot be seen or done, for docs/agents.md
 }
@@ -332,8 +332,8 @@ func playScene(t *testing.T, a agentCase, sc scene, path string) []string {
 	events := w.events()
 	got := slices.DeleteFunc(types(events), func(typ string) bool { return event.Category(typ) == "control" })
 	for i := 1; a.either && i < len(got); i++ {
-		if got[i-1] == "attention.requested" && got[i] == "tool.requested" {
-			got[i-1], got[i] = got[i], got[i-1]
+		for j := i; j > 0 && got[j] == "tool.requested" && event.Category(got[j-1]) == "attention"; j-- {
+			got[j-1], got[j] = got[j], got[j-1]
 		}
 	}
 	if d := cmp.Diff(sc.want, got); d != "" {
@@ -377,7 +377,7 @@ var ours = regexp.MustCompile(`aep-hook|AEP_HOOK_SOCKET|/hook/[0-9a-f]{48}`)
 
 // hookRan is how a session log names a hook of ours that was run: by an
 // address that died with the launch.
-var hookRan = regexp.MustCompile(`"command":"http://127\.0\.0\.1:\d+/hook/[0-9a-f]{48}/[a-z-]+/[A-Za-z]+"`)
+var hookRan = regexp.MustCompile(`"command":"http://127\.0\.0\.1:\d+/hook/[0-9a-f]{48}/[a-z-]+/[A-Za-z.]+"`)
 
 // nobodyLeft waits until no process of the world's is there any more: each has
 // its home in its environment.
@@ -470,24 +470,6 @@ func atTheScreen(dialog, yes, no, refused string) func(*stage) {
 		s.keys(keyEsc)
 		s.told("run.cancelled", ended["run.cancelled"]+1)
 	}
-}
-
-// press answers a dialog as a person does: some take no key in their first
-// moment, lest one that was meant for something else approves.
-func (s *stage) press(dialog, key string) {
-	s.world.t.Helper()
-	s.see(dialog)
-	re := regexp.MustCompile(dialog)
-	s.eventually("the dialog to go", func() bool {
-		s.keys(key)
-		for range 20 {
-			if !re.MatchString(s.text()) {
-				return true
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		return false
-	})
 }
 
 // instruction is what a model is told from afar.

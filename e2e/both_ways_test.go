@@ -24,7 +24,7 @@ func TestToldBothWays(t *testing.T) {
 	}{
 		{
 			agent: "claude-code", logs: ".claude/projects",
-			scripts: map[string][]string{"safe": nil, "write1": {"--permission-mode", "acceptEdits"}, "fail": {"--allowedTools=Bash"}, "sub": nil, "err": nil},
+			scripts: map[string][]string{"safe": nil, "write1": {"--permission-mode", "acceptEdits"}, "fail": {"--allowedTools=Bash"}, "sub": nil, "subback": nil, "err": nil},
 			world:   newWorld,
 			argv: func(w *world, script string, more []string) []string {
 				return append([]string{claude(w.t)}, headlessArgs(script, "text", more)...)

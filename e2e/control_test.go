@@ -178,7 +178,7 @@ func TestAnswerTUI(t *testing.T) {
 	p.enter("three [[script:write1]]")
 	p.see("Do you want to create")
 	s, id = w.asks(3)
-	p.keys("1")
+	p.press("Do you want to create", "1")
 	w.told("attention.resolved", 3)
 	if r := w.send("respond", s, id, "--option", "deny"); r.code != 3 {
 		t.Errorf("an answer after the screen's: %+v", r)
@@ -188,7 +188,7 @@ func TestAnswerTUI(t *testing.T) {
 	p.enter("four [[script:bash1]]")
 	p.see("Do you want to proceed")
 	s, id = w.asks(4)
-	p.keys(keyEsc)
+	p.press("Do you want to proceed", keyEsc)
 	w.told("attention.resolved", 4)
 	if r := w.send("respond", s, id, "--option", "allow"); r.code != 3 {
 		t.Errorf("an answer after Esc: %+v", r)
@@ -259,7 +259,7 @@ func TestAnswerTimeoutTUI(t *testing.T) {
 	if r := w.send("respond", s, id, "--option", "allow"); r.code != 3 || !strings.Contains(r.stderr, "timed out") {
 		t.Errorf("an answer after its time: %+v", r)
 	}
-	p.keys("1")
+	p.press("Do you want to proceed", "1")
 	p.see("The file is made")
 	p.see(prompted)
 	p.enter("/exit")
@@ -556,7 +556,7 @@ func TestInstruct(t *testing.T) {
 	p.enter("one [[script:bash1]]")
 	p.see("Do you want to proceed")
 	w.must("instruct", sessionID, "Mind the gap, please.")
-	p.keys("1")
+	p.press("Do you want to proceed", "1")
 	p.see("The file is made")
 	if !w.heard("Mind the gap, please.") {
 		t.Error("the model did not hear it")
@@ -595,7 +595,7 @@ func TestKilledWhileAsking(t *testing.T) {
 			}
 			if c.apart {
 				time.Sleep(500 * time.Millisecond)
-				p.keys("1")
+				p.press("Do you want to proceed", "1")
 				p.see("The file is made")
 				if _, err := os.Stat(filepath.Join(w.dir(), "made.txt")); err != nil {
 					t.Error(err)

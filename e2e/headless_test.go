@@ -126,12 +126,12 @@ func TestBareRunsAreEqualOnlyToThemselves(t *testing.T) {
 
 func lines(s string) []string { return strings.SplitAfter(normal(s), "\n") }
 
-// names are a snapshot's paths. Backups of the agent's own state come and go
-// with its timing; what lies below .aep is ours.
+// names are a snapshot's paths. Backups of the agent's own state and the mark of
+// its cleaning up come and go with its timing; what lies below .aep is ours.
 func names(files map[string]string) map[string]bool {
 	out := map[string]bool{}
 	for name := range normalFiles(files) {
-		if !strings.Contains(name, "/backups/") && !strings.HasPrefix(name, ".aep/") {
+		if !strings.Contains(name, "/backups/") && name != ".claude/.last-cleanup" && !strings.HasPrefix(name, ".aep/") {
 			out[name] = true
 		}
 	}

@@ -59,7 +59,7 @@ func TestPageTUI(t *testing.T) {
 	p.enter("three [[script:write1]]")
 	p.see("Do you want to create")
 	tb.Until("the card", `document.querySelector('.card:not(.over)')`)
-	p.keys("1")
+	p.press("Do you want to create", "1")
 	w.told("attention.resolved", 3)
 	tb.Sees("in the agent’s own screen")
 

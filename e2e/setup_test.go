@@ -24,7 +24,7 @@ type program struct {
 	node    int      // the least major version of Node that runs it
 }
 
-var claudeProgram = program{command: "claude", npm: "@anthropic-ai/claude-code", version: "2.1.197", finish: []string{"node", "install.cjs"}}
+var claudeProgram = program{command: "claude", npm: "@anthropic-ai/claude-code", version: "2.1.332", finish: []string{"node", "install.cjs"}}
 
 var (
 	wrapBinary  string // the aep-wrap built from this tree

@@ -214,6 +214,24 @@ func (p *terminal) enter(s string) {
 	p.keys("\r")
 }
 
+// press answers a dialog as a person does: some take no key in their first
+// moment, lest one that was meant for something else approves.
+func (p *terminal) press(dialog, key string) {
+	p.t.Helper()
+	p.see(dialog)
+	re := regexp.MustCompile(dialog)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		p.keys(key)
+		for range 20 {
+			if !re.MatchString(p.text()) {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	p.t.Fatalf("waited %v for the dialog to go: %s", patience, dialog)
+}
+
 // wait waits for the command's end and gives its exit code.
 func (p *terminal) wait() int {
 	p.t.Helper()

@@ -12,7 +12,7 @@ import (
 
 // prompted is the agent at rest: an empty prompt, and the footer that it shows
 // while it does nothing.
-const prompted = `❯[\s\x{a0}]*(Try "[^\n]*)?\n─+\n\s+\? for shortcuts`
+const prompted = `❯[\s\x{a0}]*(Try "[^\n]*)?\n─+\n\s+(⏸ manual mode on · )?\? for shortcuts`
 
 // ways are bare and wrapped: what a person sees and does is one and the same
 // test.
@@ -52,21 +52,18 @@ func TestTUI(t *testing.T) {
 
 			p.see(prompted)
 			p.enter("two [[script:bash1]]")
-			p.see("Do you want to proceed")
-			p.keys("1")
+			p.press("Do you want to proceed", "1")
 			p.see("The file is made")
 
 			p.see(prompted)
 			p.enter("three [[script:write1]]")
-			p.see("Do you want to create")
-			p.keys(keyEsc)
-			p.see("What should Claude do instead|User rejected|rejected")
+			p.press("Do you want to create", keyEsc)
+			p.see("What should Claude do instead|[Rr]ejected")
 			told("run.cancelled", 1)
 
 			p.see(prompted)
 			p.enter("four [[script:ask]]")
-			p.see("Which colour")
-			p.keys("2")
+			p.press("Which colour", "2")
 			p.see("Which sizes")
 			p.keys("1")
 			p.see(`\[[^ ]\] Small`)
@@ -223,8 +220,9 @@ func TestTUIHangup(t *testing.T) {
 			p.enter("one [[script:bash1]]")
 			p.see("Do you want to proceed")
 			p.hangUp()
-			if code := p.wait(); code != 129 {
-				t.Errorf("exit code %d, want that of a hangup, 129", code)
+			// Newer versions mostly see the end of their input first, and leave with 0.
+			if code := p.wait(); code != 129 && code != 0 {
+				t.Errorf("exit code %d, want that of a hangup, 129, or of an end of input", code)
 			}
 			if way == "bare" {
 				return

@@ -91,15 +91,17 @@ func (w *world) reset() {
 	w.write("project/README.md", "A project.\n")
 }
 
-// claudeFiles are those of a user who has used claude here before.
+// claudeFiles are those of a user who has used claude here before, and who is
+// asked for permissions: newer versions leave them to auto mode by themselves.
 func claudeFiles(w *world) {
 	w.t.Helper()
-	w.write(".claude/settings.json", `{"permissions":{"allow":["Bash(ls:*)"]},"env":{"USER_SETTING":"kept"}}`+"\n")
+	w.write(".claude/settings.json", `{"permissions":{"allow":["Bash(ls:*)"],"disableAutoMode":"disable"},"env":{"USER_SETTING":"kept"}}`+"\n")
 	w.write(".claude/CLAUDE.md", "Answer briefly.\n")
 	state := map[string]any{
-		"hasCompletedOnboarding": true,
-		"customApiKeyResponses":  map[string]any{"approved": []string{apiKey[len(apiKey)-20:]}, "rejected": []string{}},
-		"projects":               map[string]any{w.dir(): map[string]any{"hasTrustDialogAccepted": true}},
+		"hasCompletedOnboarding":    true,
+		"fullscreenUpsellSeenCount": 3,
+		"customApiKeyResponses":     map[string]any{"approved": []string{apiKey[len(apiKey)-20:]}, "rejected": []string{}},
+		"projects":                  map[string]any{w.dir(): map[string]any{"hasTrustDialogAccepted": true}},
 	}
 	b, err := json.Marshal(state)
 	if err != nil {
@@ -237,12 +239,14 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z`), "TIME"},
-	{regexp.MustCompile(`("(?:[a-zA-Z]*[dD]uration[a-zA-Z_]*|ttft_[a-z_]*|time_to_request_ms|timestamp|[a-zA-Z]*Timestamp|[a-zA-Z]*(?:At|Time)|[a-zA-Z]*FPS[a-zA-Z0-9]*)": ?)-?[0-9.]+`), "${1}0"},
+	{regexp.MustCompile(`("(?:[a-zA-Z]*[dD]uration[a-zA-Z_]*|ttft_[a-z_]*|time_to_request_ms|first_content_frame_ms|timestamp|[a-zA-Z]*Timestamp|[a-zA-Z]*(?:At|Time)|[a-zA-Z]*FPS[a-zA-Z0-9]*)": ?)-?[0-9.]+`), "${1}0"},
 	{regexp.MustCompile(`("[a-z_]+_time": ?|duration_ms: )\d+`), "${1}0"},
 	{regexp.MustCompile(`("(?:machineID|userID)": ?)"[0-9a-f]{64}"`), `${1}"HASH"`},
 	{regexp.MustCompile(`"(agentId|agent_id)": ?"a[0-9a-f]{16}"`), `"${1}":"AGENT"`},
 	{regexp.MustCompile(`agent-a[0-9a-f]{16}`), "agent-AGENT"},
 	{regexp.MustCompile(`\ba[0-9a-f]{16}\b`), "AGENT"},
+	{regexp.MustCompile(`("run_?[iI]d": ?)"[0-9a-z]{9}-[0-9a-f]{8}"`), `${1}"RUN"`},
+	{regexp.MustCompile(`cc-socks/\d+\.sock`), "cc-socks/0.sock"},
 	{regexp.MustCompile(`backup\.\d+`), "backup.0"},
 }
 

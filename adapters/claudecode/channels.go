@@ -106,11 +106,11 @@ func errorResult(result Path) Row {
 			Note("refused in the dialog or from afar, or interrupted while it ran: the words are the same"),
 		When(textHas("content", "Exit code ", "<tool_use_error>"),
 			Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "tool_error"), "content")),
-			When(textHas("content", notAllowed...),
-				Emit("tool.denied", Call("tool_use_id"), Const("by", "runtime")).
-					Note("nobody was there to be asked, or a rule said no"),
-				Nothing("the text does not say whether the tool ran; PostToolUseFailure does"))))
+			When(deniedKind, notLetRun, When(textHas("content", notAllowed...), notLetRun,
+				Nothing("the text does not say whether the tool ran; PostToolUseFailure does")))))
 }
+
+var notLetRun = Emit("tool.denied", Call("tool_use_id"), Const("by", "runtime")).Note("nobody was there to be asked, or a rule said no")
 
 // notAllowed are Claude Code's words for a tool that was not let run, where no
 // hook tells of it: the question of a dialog that nobody could be shown. A tool
@@ -119,6 +119,21 @@ var notAllowed = []string{
 	"Permission to use ", "Claude requested permissions to ", "Path contains ",
 	"… was blocked. For security, ", "… was blocked by ", "…require approval", "…requires approval", "…requires permission",
 }
+
+// deniedKind reads what newer versions say of a tool beside its result: a rule or
+// auto mode forbade it, or nobody was there to be asked. A person's No, a
+// hook's and an interrupt have words of their own.
+var deniedKind = Is("toolDenialKind: by a rule, by auto mode, or nobody could be asked", func(in *In) bool {
+	source := in.Str("$.permissionDecision.source")
+	switch kind := in.Str("$.toolDenialKind"); kind {
+	case "user-rejected":
+		return source == "config"
+	case "permission-rule":
+		return source != "hook"
+	default:
+		return strings.HasPrefix(kind, "automode-")
+	}
+})
 
 // textHas says that the text of a tool's result starts with one of these
 // words, or holds those after a leading ellipsis in its first line.
@@ -158,8 +173,7 @@ func transcript() *Table {
 		Other:   Nothing(byHooks),
 		Rows: map[string]Row{
 			"forked": Nothing("copied from another session"),
-			"user": When(submitted,
-				Emit("run.started", Key("promptId"), Const("trigger", "user"), Text("prompt", "message.content")),
+			"user": When(submitted, submission,
 				When(Prefix("message.content", "[Request interrupted by user"), interrupt,
 					Each("message.content", userPart("toolUseResult"), Nothing("a command's output, or a subagent's prompt")))),
 			"assistant": Switch("message.model", map[string]Row{"<synthetic>": Nothing("Claude Code's own words")},
@@ -189,6 +203,8 @@ var submitted = Is("it is a prompt (promptSource)", func(in *In) bool {
 	meta, _ := p["isMeta"].(bool)
 	return src != "" && id != "" && !meta && !strings.HasPrefix(in.Str("message.content"), "[Request interrupted by user")
 })
+
+var submission = Emit("run.started", Key("promptId"), Enum("trigger", "promptSource", map[string]string{"system": "agent"}, "user"), Text("prompt", "message.content"))
 
 // telemetry is the vocabulary of the OTLP log records. One matters: what was
 // decided in the permission dialog, told at once; the hooks show an allowed

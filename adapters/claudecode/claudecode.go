@@ -24,7 +24,7 @@ func Adapter() adapters.Adapter {
 		Name:       name,
 		Title:      "Claude Code",
 		Command:    []string{"claude"},
-		Pinned:     "2.1.197",
+		Pinned:     "2.1.332",
 		Checks:     checks,
 		Doc:        doc,
 		Launch:     &adapters.Launching{Detect: Detect, Wire: Wire},
@@ -34,6 +34,7 @@ func Adapter() adapters.Adapter {
 		Reading:    reading,
 		Asks: hook.Asks(map[string]adapters.Ask{
 			"PermissionRequest": {Held: true, Both: true},
+			unattended:          {Held: true},
 			"Elicitation":       {Held: true},
 			"PreToolUse":        {Gate: "tool_name"},
 		}),

@@ -1,9 +1,13 @@
 package claudecode
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -301,6 +305,41 @@ func types(ds []event.Draft) (out []string) {
 	return out
 }
 
+// A visit with a subagent in the background, as a newer version writes its logs:
+// read alone they tell all of it, and nothing in them is strange.
+func TestNewerLog(t *testing.T) {
+	s := session.New(session.Config{Agent: name, Host: "h", Session: "00000000-0000-4000-8000-000000000001", State: session.NewState()})
+	var got []string
+	for _, file := range []string{"background-session-2.1.332.jsonl", "background-subagent-2.1.332.jsonl"} {
+		raw, err := os.ReadFile(filepath.Join("testdata", "logs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(raw) {
+			o, err := event.ParseObject(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := adapters.Moment{Channel: adapters.Log, Payload: o}
+			if id, ok := identify(file, o); ok && id.Strange {
+				t.Errorf("strange: %s", line)
+			}
+			for _, d := range s.Bind(time.Time{}, mapMoment(m)) {
+				if d.Type != "x.claude-code.model.usage" {
+					got = append(got, strings.TrimSpace(d.Type+" "+d.Subject+" "+d.Fields.Str("trigger")))
+				}
+			}
+		}
+	}
+	want := []string{"session.started",
+		"run.started  user", "tool.requested Agent", "tool.completed Agent", "run.finished",
+		"run.started  agent", "run.finished",
+		"delegation.subagent.started a68d65f255991d78b", "tool.requested Bash", "tool.completed Bash", "delegation.subagent.stopped a68d65f255991d78b"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 func TestLogs(t *testing.T) {
 	m := held(t, `{"hook_event_name":"PreToolUse","session_id":"s1","transcript_path":"/h/.claude/projects/p/s1.jsonl","agent_id":"a1"}`)
 	want := []adapters.LogFile{{Path: "/h/.claude/projects/p/s1.jsonl", Session: "s1"}, {Path: "/h/.claude/projects/p/s1/subagents/agent-a1.jsonl", Session: "s1"}}
@@ -369,6 +408,10 @@ func TestWire(t *testing.T) {
 		{"a subcommand is passed through", nil, nil, "claude mcp list", passthrough(true)},
 		{"so is the version", nil, nil, "claude --version", passthrough(true)},
 		{"after flags too", nil, nil, "claude --model opus --debug api mcp", passthrough(true)},
+		{"a session of its background is looked after", nil, nil, "claude stop 1a2b", passthrough(true)},
+		{"one that goes on without this terminal", nil, nil, "claude --bg fix it", passthrough(true)},
+		{"or elsewhere", nil, nil, "claude --cloud=fix it", passthrough(true)},
+		{"a newer flag's value is none", nil, nil, "claude --permission-prompts none --system-prompt-snapshot off --environment stop --autocompact auto", wired},
 		{"a prompt that is called so is none", nil, nil, "claude -p mcp2", passthrough(false)},
 		{"a flag's value is none", nil, nil, "claude --model update hello", passthrough(false)},
 		{"nor is a list's", nil, nil, "claude --allowedTools Bash doctor", passthrough(false)},
@@ -411,6 +454,9 @@ func TestWire(t *testing.T) {
 			}
 			return nil
 		}},
+		{"beside a dialog a permission may wait", nil, nil, "claude", asked("PermissionRequest", 3630)},
+		{"where nobody else is asked it may not, for long", nil, nil, "claude -p hi", asked(unattended, 38)},
+		{"unless somebody is", nil, nil, "claude -p --input-format stream-json --permission-prompt-tool stdio", asked("PermissionRequest", 3630)},
 		{"what is never hooked", nil, []string{"AEP_HOOKS=all"}, "claude", func(w adapters.Wiring) error {
 			if hook(w, "WorktreeCreate") != nil || hook(w, "WorktreeRemove") != nil {
 				return errors.New("the act is taken over")
@@ -434,7 +480,7 @@ func TestWire(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, err := Wire(launch(tt.files, tt.env, strings.Fields(tt.args)...), endpoint)
+			w, err := Wire(answerable(launch(tt.files, tt.env, strings.Fields(tt.args)...)), endpoint)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -490,6 +536,27 @@ func FuzzWire(f *testing.F) {
 			t.Fatalf("%q was added", rest)
 		}
 	})
+}
+
+// asked: PermissionRequest is told under this name, and may take so many seconds.
+func asked(told string, seconds int) func(adapters.Wiring) error {
+	return func(w adapters.Wiring) error {
+		var s struct {
+			Hooks map[string][]struct {
+				Hooks []struct {
+					URL     string
+					Timeout int
+				}
+			}
+		}
+		if err := json.Unmarshal(w.Files[settingsFile], &s); err != nil {
+			return err
+		}
+		if h := s.Hooks["PermissionRequest"][0].Hooks[0]; path.Base(h.URL) != told || h.Timeout != seconds {
+			return fmt.Errorf("it is told at %s within %d s", h.URL, h.Timeout)
+		}
+		return nil
+	}
 }
 
 func passthrough(want bool) func(adapters.Wiring) error {

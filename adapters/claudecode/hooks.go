@@ -12,7 +12,11 @@ import (
 // forks a session: the payload then names the session that was forked from.
 const forked = "SessionStart.forked"
 
-// hooks is the vocabulary of the thirty hook events. It is the authority: the
+// unattended is the name under which PermissionRequest is hooked where no dialog
+// stands beside it: while it is held, nobody else can answer.
+const unattended = "PermissionRequest.unattended"
+
+// hooks is the vocabulary of the hook events. It is the authority: the
 // other channels confirm what it says, and tell what fires no hook.
 func hooks() *Table {
 	return New(Vocabulary{
@@ -32,9 +36,12 @@ func hooks() *Table {
 				Enum("reason", "reason", map[string]string{"bypass_permissions_disabled": "killed"}, "normal")),
 
 			"UserPromptSubmit": Many(firstSight, When(Prefix("prompt", "<task-notification>"),
-				Emit("run.started", Key("prompt_id"), Const("trigger", "agent"), Text("prompt", "prompt")).
-					Note("a background task reports back: no person typed it"),
-				Emit("run.started", Key("prompt_id"), Const("trigger", "user"), Text("prompt", "prompt")))),
+				prompted("agent").Note("a background task reports back: no person typed it"),
+				Switch("source", map[string]Row{
+					"system":          prompted("agent"),
+					"loop_wakeup":     prompted("schedule"),
+					"schedule_wakeup": prompted("schedule"),
+				}, prompted("user")))),
 			"UserPromptExpansion": Vendor(Str("expansion_type", "expansion_type"), Str("command_name", "command_name"), Str("command_source", "command_source")),
 			"Stop":                Emit("run.finished", Key("prompt_id"), Text("summary", "last_assistant_message")),
 			"StopFailure": Emit("run.failed", Key("prompt_id"), Word("reason", "error", "unknown"),
@@ -52,10 +59,8 @@ func hooks() *Table {
 				Dur("duration_ms", "duration_ms")),
 			"PostToolBatch": Vendor(calls),
 
-			"PermissionRequest": Switch("tool_name", map[string]Row{
-				askTool: Emit("attention.requested", Subject("tool_name"), questions, Open("tool_name", "tool_input")),
-			}, Emit("attention.requested", Permission("tool_name", "tool_input"))).
-				Note("named by the PreToolUse before it: the hook gives no call id"),
+			"PermissionRequest": permitted,
+			unattended:          permitted,
 			"PermissionDenied": Emit("tool.denied", Tool("tool_name", "tool_use_id"), Const("by", "runtime")).
 				Note("auto mode's classifier; the reason is prose and has no member"),
 
@@ -95,11 +100,27 @@ func hooks() *Table {
 			"InstructionsLoaded": Vendor(Str("memory_type", "memory_type"), Str("load_reason", "load_reason")),
 			"CwdChanged":         Vendor(),
 			"FileChanged":        Vendor(Word("event", "event", "unknown")),
-			"WorktreeCreate":     Vendor().Note("never hooked: a hook takes the creation over"),
-			"WorktreeRemove":     Vendor().Note("never hooked: a hook takes the removal over"),
-			"MessageDisplay":     Vendor(Str("message_id", "message_id"), Int("index", "index"), Bool("final", "final")),
+			"DirectoryAdded":     Vendor(Str("source", "source")),
+			"PreModelSwitch":     Vendor(modelSwitch...),
+			"PostModelSwitch":    Vendor(modelSwitch...),
+			"PreSkillShellCommand": Vendor(Subject("tool_name"), Str("command_name", "command_name"), Str("command_source", "command_source"), Str("invoked_by", "invoked_by")).
+				Note("a shell command in a skill's text: the log knows no tool call of that id"),
+			"WorktreeCreate": Vendor().Note("never hooked: a hook takes the creation over"),
+			"WorktreeRemove": Vendor().Note("never hooked: a hook takes the removal over"),
+			"MessageDisplay": Vendor(Str("message_id", "message_id"), Int("index", "index"), Bool("final", "final")),
 		},
 	})
+}
+
+var modelSwitch = []Fact{Str("from_model", "from_model"), Str("to_model", "to_model"), Str("source", "source")}
+
+var permitted = Switch("tool_name", map[string]Row{
+	askTool: Emit("attention.requested", Subject("tool_name"), questions, Open("tool_name", "tool_input")),
+}, Emit("attention.requested", Permission("tool_name", "tool_input"))).
+	Note("named by the PreToolUse before it: the hook gives no call id")
+
+func prompted(trigger string) Row {
+	return Emit("run.started", Key("prompt_id"), Const("trigger", trigger), Text("prompt", "prompt"))
 }
 
 var sessionStart = []Fact{

@@ -20,25 +20,27 @@ func index(args []string) int { return adapters.CommandIndex(args, []string{"cla
 
 // subcommands start no session of this terminal.
 var subcommands = []string{
-	"agents", "auth", "auto-mode", "config", "daemon", "doctor", "gateway", "install", "login", "logout",
-	"mcp", "migrate-installer", "plugin", "plugins", "project", "remote-control", "rc", "server", "setup-token",
-	"ultrareview", "update", "upgrade",
+	"agents", "attach", "auth", "auto-mode", "config", "daemon", "design-login", "doctor", "gateway", "import", "install", "kill",
+	"login", "logout", "logs", "mcp", "migrate-installer", "plugin", "plugins", "project", "purge", "remote-control", "rc", "respawn",
+	"rm", "self-hosted-runner", "server", "setup-token", "stop", "ultrareview", "update", "upgrade", "workspace-trust",
 }
 
-// asks are flags that print something and end.
-var asks = []string{"-v", "--version", "-h", "--help"}
+// elsewhere are flags that print something and end, or have the session run
+// without this terminal and after this launch.
+var elsewhere = []string{"-v", "--version", "-h", "--help", "--bg", "--background", "--cloud", "--desktop"}
 
 // grammar is the syntax of its flags.
 var grammar = adapters.Grammar{
 	Valued: []string{
 		"--add-dir", "--agent", "--agents", "--allowedTools", "--allowed-tools", "--append-system-prompt", "--append-system-prompt-file",
-		"--betas", "--debug-file", "--disallowedTools", "--disallowed-tools", "--effort", "--fallback-model", "--file", "--input-format",
+		"--autocompact", "--betas", "--debug-file", "--disallowedTools", "--disallowed-tools", "--effort", "--environment", "--fallback-model",
+		"--file", "--input-format",
 		"--json-schema", "--max-budget-usd", "--max-turns", "--mcp-config", "--model", "-n", "--name", "--output-format", "--permission-mode",
-		"--permission-prompt-tool", "--plugin-dir", "--plugin-url", "--remote-control-session-name-prefix", "--session-id", "--setting-sources",
-		"--settings", "--managed-settings", "--system-prompt", "--system-prompt-file", "--tools",
+		"--permission-prompt-tool", "--permission-prompts", "--plugin-dir", "--plugin-url", "--remote-control-session-name-prefix", "--session-id", "--setting-sources",
+		"--settings", "--managed-settings", "--system-prompt", "--system-prompt-file", "--system-prompt-snapshot", "--tools",
 	},
 	Variadic: []string{"--add-dir", "--allowedTools", "--allowed-tools", "--betas", "--disallowedTools", "--disallowed-tools", "--file", "--mcp-config", "--tools"},
-	Optional: []string{"-d", "--debug", "-r", "--resume", "-w", "--worktree", "--from-pr", "--prompt-suggestions", "--remote-control", "--teleport"},
+	Optional: []string{"-d", "--debug", "-r", "--resume", "-w", "--worktree", "--from-pr", "--prompt-suggestions", "--remote-control", "--teleport", "--cloud"},
 }
 
 // words is what a command line says, as far as it matters here.
@@ -51,6 +53,7 @@ type words struct {
 	bare        bool
 	safe        bool
 	hookEvents  bool     // its stream tells of every hook
+	asks        bool     // somebody is there to be asked for a permission: --permission-prompt-tool
 	idle        bool     // it asks for something other than a session
 	rest        []string // without any --settings
 }
@@ -91,9 +94,11 @@ func read(args []string) words {
 			w.safe = true
 		case "--include-hook-events":
 			w.hookEvents = true
+		case "--permission-prompt-tool":
+			w.asks = true
 		}
 		switch {
-		case slices.Contains(asks, a):
+		case slices.Contains(elsewhere, flag):
 			w.idle = true
 		case !strings.HasPrefix(a, "-") && !positional:
 			positional = true
@@ -143,7 +148,8 @@ func Wire(l adapters.Launch, e adapters.Endpoint) (adapters.Wiring, error) {
 	if why := s.noHooks(); why != "" {
 		return note("claude: " + why + "; only its own output and log are observed"), nil
 	}
-	r := reporting{e: e, http: e.HookURL != "", start: "SessionStart", more: requested(l), waits: waits(l)}
+	alone := (w.print || !l.TTY) && !w.asks
+	r := reporting{e: e, http: e.HookURL != "", start: "SessionStart", alone: alone, more: requested(l), waits: waits(l, alone)}
 	var notes []string
 	if why := s.noHTTP(l, e); r.http && why != "" {
 		r.http = false
@@ -204,6 +210,7 @@ type reporting struct {
 	e     adapters.Endpoint
 	http  bool
 	start string // the name under which SessionStart is told
+	alone bool   // no dialog stands beside a request for a permission
 	more  []hooked
 	waits map[string]int // seconds that hooks which are held may take
 	// silent: the stream on stdout would tell of the hooks at the start, and
@@ -228,14 +235,18 @@ var installed = []hooked{
 
 // waits is how long hooks may take in which somebody is asked: longer than the
 // wrapper holds them.
-func waits(l adapters.Launch) map[string]int {
+func waits(l adapters.Launch, alone bool) map[string]int {
 	out := map[string]int{}
 	allow := func(hook string, d time.Duration) {
 		if d > 0 {
 			out[hook] = int((d + 30*time.Second).Seconds())
 		}
 	}
-	allow("PermissionRequest", l.Both)
+	if alone {
+		allow("PermissionRequest", l.Hold)
+	} else {
+		allow("PermissionRequest", l.Both)
+	}
 	allow("Elicitation", l.Hold)
 	if len(l.Gate) > 0 {
 		allow("PreToolUse", l.Both)
@@ -251,6 +262,8 @@ var commandOnly = []string{"SessionStart", "Setup"}
 var onRequest = []hooked{
 	{"UserPromptExpansion", 10}, {"PostToolBatch", 10}, {"InstructionsLoaded", 10}, {"ConfigChange", 10},
 	{"CwdChanged", 10}, {"FileChanged", 10}, {"MessageDisplay", 10},
+	// Older versions pass over names that they do not know.
+	{"DirectoryAdded", 10}, {"PreModelSwitch", 10}, {"PostModelSwitch", 10}, {"PreSkillShellCommand", 10},
 }
 
 type hooked struct {
@@ -286,8 +299,11 @@ func (r reporting) entry(hook string, timeout int) map[string]any {
 		return nil
 	}
 	told := hook
-	if hook == "SessionStart" {
+	switch {
+	case hook == "SessionStart":
 		told = r.start
+	case hook == "PermissionRequest" && r.alone:
+		told = unattended
 	}
 	if r.http && !slices.Contains(commandOnly, hook) {
 		return map[string]any{"type": "http", "url": r.e.HookURL + "/" + name + "/" + told, "timeout": timeout}

@@ -47,10 +47,11 @@ func identify(file string, record map[string]any) (id adapters.Identity, ok bool
 func alone() *Table {
 	rows := Passed("mode", "permission-mode", "ai-title", "custom-title", "agent-name", "summary", "last-prompt", "queue-operation",
 		"file-history-snapshot", "system", "attachment", "progress", "pr-link", "tag", "forked", "saved_hook_context",
-		"system/turn_duration", "system/stop_hook_summary", "system/informational", "system/local_command", "system/away_summary")
+		"system/turn_duration", "system/stop_hook_summary", "system/informational", "system/local_command", "system/away_summary",
+		// These came after 2.1.197: what a request was made of, and Claude Code's own bookkeeping.
+		"api-request", "api-request-shape", "api-request-blob", "api-request-resumed", "tools-used", "cost-state", "atis-latch")
 	maps.Copy(rows, map[string]Row{
-		"user": When(submitted,
-			Emit("run.started", Key("promptId"), Const("trigger", "user"), Text("prompt", "message.content")),
+		"user": When(submitted, submission,
 			When(Prefix("message.content", "[Request interrupted by user"), interrupt,
 				Many(
 					When(begun, Emit("delegation.subagent.started", Subject("agentId"), Pair("agentId"), OfParent), Nothing("not the first")),
@@ -79,6 +80,8 @@ func alone() *Table {
 			Each("message.content", Switch("type", map[string]Row{"tool_use": Emit("tool.requested", Tool("name", "id"), renamed, Content("args", "input"))},
 				Nothing("what the agent says is not told")), Nothing("no content")),
 			modelUsage,
+			When(inBackground, Emit("delegation.subagent.stopped", Subject("agentId"), Pair("agentId"), OfParent, Str("agent_type", "attributionAgent")),
+				Nothing("no subagent's last words, or its tool tells the end")),
 			Switch("message.stop_reason", map[string]Row{
 				"end_turn":   finished,
 				"refusal":    finished,
@@ -113,15 +116,21 @@ var begun = Is("the first of a subagent's log", func(in *In) bool {
 	return side && in.Moment.Payload["parentUuid"] == nil && in.Str("agentId") != ""
 })
 
+// inBackground: the last words of a subagent, which newer versions name; most
+// run in the background there, and the tool that starts one tells no end.
+var inBackground = Is("a subagent's last words", func(in *In) bool {
+	side, _ := in.Moment.Payload["isSidechain"].(bool)
+	return side && in.Str("attributionAgent") != "" && in.Str("message.stop_reason") == "end_turn"
+})
+
 // failedAlone reads why a tool gave no result.
 var failedAlone = When(textHas("content",
 	"The user doesn't want to proceed with this tool use.",
 	"The user doesn't want to take this action right now."),
 	Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "user_rejected"), "content")).
 		Note("refused in the dialog, or interrupted while it ran: the words are the same"),
-	When(textHas("content", notAllowed...),
-		Emit("tool.denied", Call("tool_use_id"), Const("by", "runtime")),
-		Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "tool_error"), "content"))))
+	When(deniedKind, notLetRun, When(textHas("content", notAllowed...), notLetRun,
+		Emit("tool.failed", Call("tool_use_id"), Fault(Const("type", "tool_error"), "content")))))
 
 // renamed: the hooks call the tool that starts a subagent by its new name.
 var renamed = Do("", nil, func(_ *In, d *event.Draft) bool {

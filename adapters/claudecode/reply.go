@@ -12,7 +12,7 @@ import (
 // dialog in the terminal stays as it is.
 func Reply(m adapters.Moment, a adapters.Answer) []byte {
 	switch m.Name {
-	case "PermissionRequest":
+	case "PermissionRequest", unattended:
 		if tool, _ := m.Payload["tool_name"].(string); tool == askTool {
 			return replyQuestions(m, a)
 		}

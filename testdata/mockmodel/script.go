@@ -86,18 +86,11 @@ var scripts = map[string]func(dir string) []Turn{
 	},
 
 	// A subagent that runs a tool of its own.
-	"sub": func(string) []Turn {
-		return []Turn{
-			{Blocks: []Block{
-				{Text: "Starting a helper."},
-				{Tool: "Agent", Input: map[string]any{
-					"description":   "Helper task",
-					"prompt":        "Do it [[script:subinner]]",
-					"subagent_type": "general-purpose",
-				}}}},
-			say("The helper is done."),
-		}
-	},
+	"sub": func(string) []Turn { return helper(false, "The helper is done.") },
+
+	// The same, in the background.
+	"subback": func(string) []Turn { return helper(true, "The helper is at work.") },
+
 	"subinner": func(dir string) []Turn {
 		return []Turn{bash("ls "+dir, "list as a helper"), say("The inner result.")}
 	},
@@ -110,11 +103,12 @@ var scripts = map[string]func(dir string) []Turn{
 		}}
 	},
 
-	// A tool that runs for two minutes: time to interrupt it.
+	// A tool that runs for two minutes: time to interrupt it. Claude Code lets no
+	// bare "sleep 120" run.
 	"slowbash": func(string) []Turn {
 		return []Turn{
 			{Blocks: []Block{{Text: "Sleeping."}, {Tool: "Bash", Input: map[string]any{
-				"command": "sleep 120", "description": "sleep"}}}},
+				"command": "sleep 120s", "description": "sleep"}}}},
 			say("Slept."),
 		}
 	},
@@ -134,6 +128,22 @@ func Scripts() []string {
 
 // sideAnswer is what side requests hear: whatever members they ask for.
 const sideAnswer = `{"title":"A mock title","isNewTopic":true,"next_speaker":"user","reasoning":"none","summary":"A mock summary."}`
+
+// helper starts a subagent. It says where that runs, for versions differ in what
+// they do unasked.
+func helper(background bool, then string) []Turn {
+	return []Turn{
+		{Blocks: []Block{
+			{Text: "Starting a helper."},
+			{Tool: "Agent", Input: map[string]any{
+				"description":       "Helper task",
+				"prompt":            "Do it [[script:subinner]]",
+				"subagent_type":     "general-purpose",
+				"run_in_background": background,
+			}}}},
+		say(then),
+	}
+}
 
 func say(text string) Turn { return Turn{Blocks: []Block{{Text: text}}} }
 
