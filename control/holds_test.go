@@ -154,10 +154,8 @@ func TestSettledElsewhere(t *testing.T) {
 			if b := <-heard; b != nil {
 				t.Errorf("the runtime heard %s", b)
 			}
-			for range 100 { // a runtime that went away is told of by its own goroutine
-				if w.count() > n {
-					break
-				}
+			// A runtime that went away is told of by its own goroutine.
+			for end := time.Now().Add(time.Minute); w.count() < n+len(tc.told) && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
 			equal(t, w.since(n), tc.told)

@@ -142,7 +142,7 @@ func (tg *target) hear() obj {
 	select {
 	case c := <-tg.commands:
 		return c
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		tg.t.Fatal("the target heard no command")
 		return nil
 	}
