@@ -25,9 +25,14 @@ func (a *app) completing(cmd *cobra.Command) (context.Context, context.CancelFun
 }
 
 // begins keeps the words that go on from what was typed, each with what a
-// shell may show beside it.
+// shell may show beside it. The shell shows a word as it is: one of others'
+// making that would not be seen as it stands, or be taken for a flag, is not
+// offered.
 func begins(words []string, typed string) []string {
-	out := slices.DeleteFunc(words, func(w string) bool { return len(w) < len(typed) || !strings.EqualFold(w[:len(typed)], typed) })
+	out := slices.DeleteFunc(words, func(w string) bool {
+		word, _, _ := strings.Cut(w, "\t")
+		return len(w) < len(typed) || !strings.EqualFold(w[:len(typed)], typed) || strings.HasPrefix(word, "-") || visible(word) != word
+	})
 	slices.Sort(out)
 	return slices.Compact(out)
 }

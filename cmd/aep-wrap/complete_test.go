@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,5 +40,13 @@ func TestCompletionIsOverInTime(t *testing.T) {
 				t.Errorf("%q, %v", words, directive)
 			}
 		})
+	}
+}
+
+// A shell shows what it is offered as it stands.
+func TestCompletionOffersWhatCanBeSeen(t *testing.T) {
+	words := []string{"plain", beside("a b", "x"), beside("日本", "y\x1b[31m"), "es\x1b[31m", "bell\a", "c1\u009b", "bidi\u202e", "two\nlines", "-rf", beside("--help", "x"), "\xff"}
+	if got := strings.Join(begins(words, ""), "|"); got != "a b\tx|plain|日本\ty\\x1b[31m" {
+		t.Errorf("%q", got)
 	}
 }
