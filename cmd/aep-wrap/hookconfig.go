@@ -57,6 +57,9 @@ them, whole or not at all, and never through a link.`,
 			if output != "" && dir != "" {
 				return usageError("hook-config: --out writes the files of an agent that takes more than one, --output the one there is: want one of them")
 			}
+			if cmd.Flags().Changed("output") && (output == "" || output == "-") {
+				return usageError("hook-config: --output %s: want the name of a file", output)
+			}
 			if output == "" {
 				return a.hookConfig(args[0], dir, script, a.tellSettings)
 			}
@@ -154,14 +157,14 @@ func (a *app) hookConfig(name, dir, script string, told func(b []byte, secret bo
 	if err != nil {
 		return err
 	}
+	if nothing(w, seen) {
+		return cannotReport(&ad, seen, end)
+	}
+	if alone(w) {
+		return onlyWrapped(&ad)
+	}
 	for _, n := range w.Notes {
 		a.warn("%s", n)
-	}
-	if len(w.Overlays) > 0 || w.Server != nil {
-		return fmt.Errorf("%s reports only to a wrapper that starts it: its hooks need more than a file", ad.Title)
-	}
-	if len(w.Files)+len(w.SetEnv) == 0 && slices.Equal(w.Args, seen.Args) {
-		return fmt.Errorf("%s has no hooks that could be sent elsewhere", ad.Title)
 	}
 	if end.Asking != nil && dir != "" && script == filepath.Join(out, hookDirName) {
 		w.Files = maps.Clone(w.Files)
@@ -173,6 +176,31 @@ func (a *app) hookConfig(name, dir, script string, told func(b []byte, secret bo
 	return tellHookConfig(dir, w, func(b []byte) error {
 		return told(b, secret != "" && bytes.Contains(b, []byte(secret)))
 	})
+}
+
+// alone says of a wiring that a wrapper alone can do it.
+func alone(w adapters.Wiring) bool { return len(w.Overlays) > 0 || w.Server != nil }
+
+func nothing(w adapters.Wiring, seen adapters.Launch) bool {
+	return !alone(w) && len(w.Files)+len(w.SetEnv) == 0 && slices.Equal(w.Args, seen.Args)
+}
+
+func onlyWrapped(ad *adapters.Adapter) error {
+	return fmt.Errorf("%s reports only to a wrapper that starts it: its hooks need more than a file", ad.Title)
+}
+
+// cannotReport says why an agent's hooks do not reach what was named: by all
+// ways that there are, something might.
+func cannotReport(ad *adapters.Adapter, seen adapters.Launch, end adapters.Endpoint) error {
+	end.Helper, end.Socket, end.HookURL, end.Port = helper(ad.Name), "/socket", "http://127.0.0.1:1/", 1
+	w, err := ad.Launch.Wire(seen, end)
+	switch {
+	case err != nil || nothing(w, seen):
+		return fmt.Errorf("%s has no hooks that could be sent elsewhere", ad.Title)
+	case alone(w):
+		return onlyWrapped(ad)
+	}
+	return usageError("hook-config: the hooks of %s are commands, which reach no port: want --hook-socket or --hooks", ad.Title)
 }
 
 // hookDirName is what the script of hook-dir-script is called.

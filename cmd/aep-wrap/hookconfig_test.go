@@ -175,12 +175,18 @@ func TestHookConfigSaysWhatIsMissing(t *testing.T) {
 		"claude-code --hooks /h --hook-script hookdir.sh":        "want an absolute path",
 		"claude-code --hooks /h --hooks /i --hook-script /h.sh":  "from 2 directories",
 		"copilot --hooks /h --hook-script /h.sh":                 "want --out DIR",
-		"opencode --hooks /h --hook-script /h.sh":                "has no hooks that could be sent elsewhere",
+		"opencode --hooks /h --hook-script /h.sh":                "OpenCode reports only to a wrapper that starts it",
+		"opencode --hook-listen 127.0.0.1:1":                     "OpenCode reports only to a wrapper that starts it",
+		"kimi-code --hook-listen 127.0.0.1:1":                    "Kimi Code reports only to a wrapper that starts it",
+		"codex --hook-listen 127.0.0.1:1":                        "the hooks of Codex are commands, which reach no port: want --hook-socket or --hooks",
+		"copilot --hook-listen 127.0.0.1:1":                      "are commands, which reach no port",
+		"claude-code --hook-listen 127.0.0.1:1 --output=":        "want the name of a file",
+		"claude-code --hook-listen 127.0.0.1:1 --output -":       "want the name of a file",
 		"gemini-cli --hooks /h --hook-script /h.sh":              "its hooks need more than a file",
 		"pi --hooks /h --hook-script /h.sh":                      "has no hooks that could be sent elsewhere",
 		"claude-code --hook-listen 127.0.0.1:1 --hook-script /x": "--hook-script goes with --hooks",
 	} {
-		if r := newWorld(t).run(nil, append([]string{"hook-config"}, strings.Fields(args)...)...); r.code == 0 || !strings.Contains(r.stderr, want) {
+		if r := newWorld(t).run(nil, append([]string{"hook-config"}, strings.Fields(args)...)...); r.code == 0 || !strings.Contains(r.stderr, want) || strings.Count(r.stderr, "\n") > 1 {
 			t.Errorf("%s: %+v, want %q", args, r, want)
 		}
 	}
