@@ -48,8 +48,12 @@ func alone() *Table {
 	rows := Passed("mode", "permission-mode", "ai-title", "custom-title", "agent-name", "summary", "last-prompt", "queue-operation",
 		"file-history-snapshot", "system", "attachment", "progress", "pr-link", "tag", "forked", "saved_hook_context",
 		"system/turn_duration", "system/stop_hook_summary", "system/informational", "system/local_command", "system/away_summary",
-		// These came after 2.1.197: what a request was made of, and Claude Code's own bookkeeping.
-		"api-request", "api-request-shape", "api-request-blob", "api-request-resumed", "tools-used", "cost-state", "atis-latch")
+		// What a request was made of, and Claude Code's own bookkeeping, by its list of them in 2.1.332.
+		"api-request", "api-request-shape", "api-request-blob", "api-request-resumed", "tools-used", "cost-state", "atis-latch",
+		"agent-color", "agent-setting", "artifact-autoreact-ledger", "artifact-comment-monitor", "attribution-snapshot", "bridge-session",
+		"content-replacement", "continued-in", "data-flow-incomplete", "data-flow-records", "derived-from", "dev-mods", "ended-by-model",
+		"file-history-delta", "fork-context-ref", "frame-link", "history-suppression", "host-row", "hybrid-organization", "isolation-latch",
+		"memory-mode", "observer-ref", "relocated", "repl-mode", "resume-head-vouch", "session-owner", "worktree-state")
 	maps.Copy(rows, map[string]Row{
 		"user": When(submitted, submission,
 			When(Prefix("message.content", "[Request interrupted by user"), interrupt,
