@@ -545,6 +545,7 @@ func TestTwoNamespacesClaude(t *testing.T) {
 		if !made("note.txt") {
 			t.Error("allowed from afar, no file was written")
 		}
+		term.see(prompted) // its last words are there before its Stop hook has run
 		term.enter("/exit")
 		if code := term.wait(); code != 0 {
 			t.Errorf("claude ended with %d", code)
