@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -48,5 +49,32 @@ func TestCompletionOffersWhatCanBeSeen(t *testing.T) {
 	words := []string{"plain", beside("a b", "x"), beside("日本", "y\x1b[31m"), "es\x1b[31m", "bell\a", "c1\u009b", "bidi\u202e", "two\nlines", "-rf", beside("--help", "x"), "\xff"}
 	if got := strings.Join(begins(words, ""), "|"); got != "a b\tx|plain|日本\ty\\x1b[31m" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A collector that does not answer is none of which a session is said to be
+// missing.
+func TestTimelineOfASilentCollector(t *testing.T) {
+	a := quietApp(t)
+	socket := a.paths.collectorSocket(a.Getenv)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := a.findStory(ctx, "s")
+		return err
+	}
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "none at the collector") {
+		t.Errorf("without one: %v", err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "the collector cannot be asked") {
+		t.Errorf("of a silent one: %v", err)
 	}
 }

@@ -25,6 +25,28 @@ func addCommands(root *cobra.Command, groups []commandGroup) {
 	last := groups[len(groups)-1].id
 	root.SetHelpCommandGroupID(last)
 	root.SetCompletionCommandGroupID(last)
+	helpOfCommands(root)
+}
+
+// helpOfCommands has "help WORD" refuse what is no command: an agent's word
+// would be answered with the help of the whole.
+func helpOfCommands(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil || help == root {
+		return
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if len(args) == 0 || err == nil && cmd != root && len(rest) == 0 {
+			return nil
+		}
+		word := strings.Join(args, " ")
+		if near := nearCommands(root, args[0]); near != "" && (cmd == root || cmd == nil) {
+			return usageError("help: there is no command %q; did you mean %s?", word, near)
+		}
+		return usageError("help: there is no command %q; see %s --help", word, root.CommandPath())
+	}
 }
 
 // settingPart is some of the settings, as help lists them.

@@ -98,3 +98,21 @@ func TestNearCommands(t *testing.T) {
 		}
 	}
 }
+
+// Help of what is no command is no help of the whole.
+func TestHelpOfNoCommand(t *testing.T) {
+	for word, want := range map[string]string{
+		"docter":      `no command "docter"; did you mean aep-wrap doctor`,
+		"claude":      `no command "claude"; see aep-wrap --help`,
+		"token nwe":   `no command "token nwe"; see`,
+		"token new":   "",
+		"flags":       "",
+		"help":        "",
+		"serve extra": `no command "serve extra"`,
+	} {
+		r := newWorld(t).run(nil, append([]string{"help"}, strings.Fields(word)...)...)
+		if (r.code == 0) != (want == "") || r.code != 0 && (r.code != 2 || r.stdout != "") || !strings.Contains(r.stderr, want) {
+			t.Errorf("help %s: %d, %q", word, r.code, r.stderr)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,10 +85,11 @@ func (a *app) findStory(ctx context.Context, name string) (*story, error) {
 		return nil, err
 	}
 	s, cerr := a.fetchStory(ctx, name)
+	var slow net.Error
 	switch {
 	case cerr == nil:
 		return s, nil
-	case errors.Is(cerr, fs.ErrNotExist), a.cfg.Collector == "":
+	case errors.Is(cerr, fs.ErrNotExist), a.cfg.Collector == "" && (!errors.As(cerr, &slow) || !slow.Timeout()):
 		return nil, fmt.Errorf("no session %q in %s, and none at the collector", name, tilde(a.cfg.LogDir, a.paths.home))
 	}
 	return nil, fmt.Errorf("no session %q in %s, and the collector cannot be asked: %w", name, tilde(a.cfg.LogDir, a.paths.home), cerr)
