@@ -78,9 +78,9 @@ func (a *app) checkConfig(path string, named bool) error {
 		return &exitError{code: 2}
 	case a.cfg.Quiet:
 	case found == nil:
-		fmt.Fprintf(a.Stdout, "%s is not there: the defaults hold\n", path)
+		fmt.Fprintf(a.Stdout, "%s is not there: the defaults hold\n", visible(path))
 	default:
-		fmt.Fprintf(a.Stdout, "%s: %s, nothing wrong\n", path, count(len(found), "setting"))
+		fmt.Fprintf(a.Stdout, "%s: %s, nothing wrong\n", visible(path), count(len(found), "setting"))
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (a *app) showConfig(fs *pflag.FlagSet) error {
 	} else {
 		w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 		for _, r := range rows {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", r.Name, visible(strings.Join(r.Values, ", ")), r.From)
+			fmt.Fprintf(w, "%s\t%s\t%s\n", r.Name, visible(strings.Join(r.Values, ", ")), visible(r.From))
 		}
 		if err := w.Flush(); err != nil {
 			return err

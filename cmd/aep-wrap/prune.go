@@ -152,7 +152,7 @@ const tellKept = 8
 
 // lines are what a person is told.
 func (r *pruned) lines(limit int64) (out []string) {
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) { out = append(out, visible(fmt.Sprintf(format, args...))) }
 	verb := "removed"
 	if r.DryRun {
 		verb = "would remove"

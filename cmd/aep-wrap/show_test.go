@@ -422,3 +422,38 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+// No command hands a name of others' making to the terminal as it stands.
+func TestNamesAreShownVisibly(t *testing.T) {
+	const evil = "v\x1b[31m\u009b\u202ex\nnext"
+	w := newWorld(t)
+	log := w.file(evil+".jsonl", "{}\n")
+	config := w.file(evil+".yaml", "quiet: false\n")
+	dir := filepath.Join(w.logs, "ag")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(dir, evil+".jsonl")
+	if err := os.WriteFile(old, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(old, time.Time{}, time.Now().AddDate(-1, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"prune"}, {"prune", "--dry-run"}, {"flush"}, {"validate", log}, {"timeline", log}, {"timeline", evil}, {"replay", log}, {"watch", "--once", log},
+		{"config", "check", config}, {"config", "check", log + "none"}, {"--config", config, "config", "show"},
+		{"adapters", "show", evil}, {"doctor", evil}, {"hook-config", evil}, {"help", evil}, {"respond", evil, "x", "--option", "y"}, {"token", "new", evil},
+		{"unpack", "/dev/null/" + evil}, {"--capture", evil, "ps"}, {"--log-dir", "/dev/null/" + evil, "ps"}, {evil}, {"--" + evil}, {"ps", evil},
+	} {
+		r := w.run(nil, args...)
+		for line := range strings.Lines(r.stdout + r.stderr) {
+			if s := strings.TrimSuffix(line, "\n"); visible(s) != s || strings.HasPrefix(s, "next") {
+				t.Errorf("%q shows %q", args, line)
+			}
+		}
+		if r.stdout+r.stderr == "" && args[0] != "flush" {
+			t.Errorf("%q says nothing", args)
+		}
+	}
+}
