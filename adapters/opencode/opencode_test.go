@@ -338,6 +338,7 @@ func TestKnown(t *testing.T) {
 		status, messages, permissions string
 		told                          []string // before, by the stream
 		last                          int64    // when; 0 is before the gap
+		later                         string   // the status, asked again
 		want                          string
 	}{
 		"joined in the middle of a run": {
@@ -382,6 +383,7 @@ func TestKnown(t *testing.T) {
 			messages: "[" + user("msg_1", before) + `,{"info":{"id":"msg_2","role":"assistant","parentID":"msg_1","time":{"created":1700000000001}},"parts":[]}]`,
 			want:     "run.cancelled",
 		},
+		"a run ends while it is asked":   {status: `{"ses_1":{"type":"busy"}}`, later: `{}`, told: []string{"msg_1"}, messages: "[" + user("msg_1", before) + "]", want: ""},
 		"the messages are not to be had": {status: `{}`, told: []string{"msg_1"}, messages: `{"name":"UnknownError"}`, want: "run.cancelled"},
 		"all but the word that a run ended was heard": {
 			status: `{}`, told: []string{"msg_1"}, last: gap + 500,
@@ -440,6 +442,9 @@ func TestKnown(t *testing.T) {
 			got = nil
 			var ask func(q adapters.Query)
 			ask = func(q adapters.Query) {
+				if q.Path == "/session/status" && tt.later != "" {
+					defer func() { bodies[q.Path] = tt.later }()
+				}
 				body, err := event.ParseJSON([]byte(bodies[q.Path]))
 				if err != nil {
 					t.Fatalf("%s: %v", q.Path, err)

@@ -108,7 +108,7 @@ func atWork(body any, past adapters.Past) (_ []adapters.Moment, more []adapters.
 			more = append(more, history(id, past, false))
 		}
 	}
-	return nil, append(more, adapters.Query{Path: "/session/status", Read: atRest})
+	return nil, append(more, adapters.Query{Path: "/session/status", Read: atRest(busy)})
 }
 
 // working are the sessions that are at work.
@@ -127,15 +127,17 @@ func working(status any) (busy map[string]bool, ok bool) {
 const runCut = "run.cut"
 
 // atRest ends the runs that ended unseen and left no word of it. All that is
-// known of them was told.
-func atRest(body any, past adapters.Past) (ms []adapters.Moment, _ []adapters.Query) {
-	busy, ok := working(body)
-	for _, id := range past.Seen {
-		if ok && !busy[id] {
-			ms = append(ms, moment(runCut, map[string]any{"sessionID": id}))
+// known of them was told. What was at work when the stream had begun ends in it.
+func atRest(before map[string]bool) func(any, adapters.Past) ([]adapters.Moment, []adapters.Query) {
+	return func(body any, past adapters.Past) (ms []adapters.Moment, _ []adapters.Query) {
+		busy, ok := working(body)
+		for _, id := range past.Seen {
+			if ok && !busy[id] && !before[id] {
+				ms = append(ms, moment(runCut, map[string]any{"sessionID": id}))
+			}
 		}
+		return ms, nil
 	}
-	return ms, nil
 }
 
 // lag is how much later than its own time a thing is told in the stream.
