@@ -442,10 +442,10 @@ func TestKnown(t *testing.T) {
 			got = nil
 			var ask func(q adapters.Query)
 			ask = func(q adapters.Query) {
-				if q.Path == "/session/status" && tt.later != "" {
-					defer func() { bodies[q.Path] = tt.later }()
-				}
 				body, err := event.ParseJSON([]byte(bodies[q.Path]))
+				if q.Path == "/session/status" {
+					bodies[q.Path] = cmp.Or(tt.later, tt.status)
+				}
 				if err != nil {
 					t.Fatalf("%s: %v", q.Path, err)
 				}
