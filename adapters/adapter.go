@@ -183,6 +183,7 @@ type Answer struct {
 type Ask struct {
 	Held bool   // its hook waits for us
 	Both bool   // its own dialog can be answered meanwhile: a long hold takes nothing from anybody
+	Lone bool   // it would ask nobody else, and go on at once: it is held only for as long as the operator says (--hold)
 	Gate string // the tool's name, where nobody is asked unless the operator gates it (--gate)
 }
 

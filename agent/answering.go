@@ -20,6 +20,7 @@ import (
 type Patience struct {
 	Hold  time.Duration // where the runtime's own dialog is locked meanwhile
 	Both  time.Duration // where it is not
+	Lone  time.Duration // where there is none, and the runtime would go on at once
 	Gate  time.Duration // of a tool that the operator gates
 	Gated func(tool string) bool
 	Rule  *Rule // decides about tools before anybody is asked; nil is none
@@ -113,6 +114,8 @@ func (a *answering) weigh(m *adapters.Moment) (window time.Duration) {
 	case m.Cut > 0: // nobody could be shown what is asked
 	case ask.Held && ask.Both:
 		free, window = !p.Blind, p.Both
+	case ask.Held && ask.Lone:
+		window = p.Lone
 	case ask.Held:
 		window = p.Hold
 	}

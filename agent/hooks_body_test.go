@@ -96,6 +96,34 @@ func TestCutIsNotHeld(t *testing.T) {
 	}
 }
 
+// How long a runtime waits is told by how it asks: where it would go on at once
+// and asks nobody else, only as long as the operator says.
+func TestWindows(t *testing.T) {
+	usual := Patience{Hold: 8 * time.Second, Both: time.Hour, Gate: time.Hour, Gated: func(tool string) bool { return tool == "gated" }}
+	said := usual
+	said.Hold, said.Both, said.Lone = time.Minute, time.Minute, time.Minute
+	for _, tt := range []struct {
+		ask         adapters.Ask
+		usual, said time.Duration
+	}{
+		{adapters.Ask{}, 0, 0},
+		{adapters.Ask{Held: true}, 8 * time.Second, time.Minute},
+		{adapters.Ask{Held: true, Both: true}, time.Hour, time.Minute},
+		{adapters.Ask{Held: true, Lone: true}, 0, time.Minute},
+		{adapters.Ask{Gate: "gated"}, time.Hour, time.Hour},
+		{adapters.Ask{Gate: "another"}, 0, 0},
+	} {
+		ad := adapters.Adapter{Name: "x", Asks: func(adapters.Moment) adapters.Ask { return tt.ask }, Reply: func(adapters.Moment, adapters.Answer) []byte { return nil }}
+		for p, want := range map[*Patience]time.Duration{&usual: tt.usual, &said: tt.said} {
+			a := answering{adapter: &ad, responds: true, patience: p}
+			m := adapters.Moment{}
+			if got := a.weigh(&m); got != want || m.Held != (want > 0) {
+				t.Errorf("%+v: held %v for %v, want %v", tt.ask, m.Held, got, want)
+			}
+		}
+	}
+}
+
 // Of large payloads no more are kept for runtimes that wait than there is room
 // for: the others wait for nothing.
 func TestHeldLarge(t *testing.T) {

@@ -34,7 +34,7 @@ func Adapter() adapters.Adapter {
 		Reading:    reading,
 		Asks: hook.Asks(map[string]adapters.Ask{
 			"PermissionRequest": {Held: true, Both: true},
-			unattended:          {Held: true},
+			unattended:          {Held: true, Lone: true},
 			"Elicitation":       {Held: true},
 			"PreToolUse":        {Gate: "tool_name"},
 		}),

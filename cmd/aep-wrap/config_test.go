@@ -5,10 +5,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
+
+	"aep-wrap/agent"
 )
 
 // A file in which the parser would be lost for minutes is refused at once; the
@@ -130,5 +134,20 @@ func TestPasswordsOfURLsAreNotTold(t *testing.T) {
 	}
 	if _, err := proxyOf(req); err != nil && strings.Contains(err.Error(), password) {
 		t.Error(err)
+	}
+}
+
+// --hold is how long every question waits; without it, each has its own time.
+func TestHold(t *testing.T) {
+	for hold, want := range map[time.Duration]agent.Patience{
+		-1:          {Hold: holdAlone, Both: holdLong, Gate: holdLong},
+		0:           {},
+		time.Minute: {Hold: time.Minute, Both: time.Minute, Lone: time.Minute, Gate: time.Minute},
+	} {
+		got := (&config{Hold: hold}).patience()
+		got.Gated = nil
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: got %+v, want %+v", hold, got, want)
+		}
 	}
 }

@@ -151,7 +151,7 @@ func (c *config) patience() agent.Patience {
 		return d
 	}
 	return agent.Patience{
-		Hold: window(holdAlone), Both: window(holdLong), Gate: window(holdLong),
+		Hold: window(holdAlone), Both: window(holdLong), Lone: window(0), Gate: window(holdLong),
 		Gated: func(tool string) bool { return adapters.Gated(c.Gate, tool) },
 	}
 }
