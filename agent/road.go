@@ -382,6 +382,17 @@ func (r *Road) park() bool {
 	return true
 }
 
+// Unheard takes what begins the launch's own session, where nothing was told of
+// any: that the agent ran is told at all.
+func (r *Road) Unheard(drafts []event.Draft) {
+	r.mu.Lock()
+	silent := r.current == ""
+	r.mu.Unlock()
+	if silent {
+		r.put(r.cfg.Session, entry{at: r.cfg.Start, drafts: drafts}, adapters.Process)
+	}
+}
+
 // Exit says how the process ended: every session of it closes what is open.
 // It returns when all of it is written, or ctx ends; nothing is taken after.
 func (r *Road) Exit(ctx context.Context, x session.Exit) {

@@ -84,7 +84,7 @@ func Map(m adapters.Moment) []event.Draft {
 	switch m.Channel {
 	case adapters.Process:
 		if m.Name == adapters.ProcessStart {
-			return []event.Draft{started(m)}
+			return Started(m)
 		}
 	case adapters.Drafts, adapters.Transcript:
 		return []event.Draft{draft(m)}
@@ -92,12 +92,13 @@ func Map(m adapters.Moment) []event.Draft {
 	return nil
 }
 
-func started(m adapters.Moment) event.Draft {
+// Started is what the start of a process tells of whatever runs in it.
+func Started(m adapters.Moment) []event.Draft {
 	d := event.Draft{Header: event.Header{Type: "session.started", Session: m.Session}, Key: m.Session}
 	command, _ := m.Payload["command"].(string)
 	d.Fields = event.Fields{event.Meta("client", event.Fields{event.Meta("name", AgentName([]string{command}))})}
 	if cwd, _ := m.Payload["cwd"].(string); cwd != "" {
 		d.Fields = append(d.Fields, event.Text("cwd", cwd))
 	}
-	return d
+	return []event.Draft{d}
 }

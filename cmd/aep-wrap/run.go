@@ -23,6 +23,7 @@ import (
 
 	"aep-wrap/adapters"
 	"aep-wrap/adapters/all"
+	"aep-wrap/adapters/generic"
 	"aep-wrap/agent"
 	"aep-wrap/agent/hookclient"
 	"aep-wrap/control"
@@ -129,6 +130,7 @@ type launch struct {
 	args  []string
 	env   []string
 	start time.Time
+	begun adapters.Moment // the process
 
 	adapter adapters.Adapter
 	name    string // the agent's, on events
@@ -259,7 +261,8 @@ func (l *launch) run() error {
 		l.effects.Started(proc)
 	}
 	l.serverStarted(proc)
-	l.road.Observe(l.started(proc.Pid()), 0)
+	l.begun = l.started(proc.Pid())
+	l.road.Observe(l.begun, 0)
 	l.tidy = l.startTidying()
 	x := proc.Wait()
 	if l.acp != nil {
@@ -634,7 +637,9 @@ func (l *launch) finish(x agent.Exit) {
 		t.Drain(ctx)
 	}
 	exit := exitOf(x)
-	exit.Left = l.served.foreign
+	if exit.Left = l.served.foreign; !exit.Left {
+		l.road.Unheard(generic.Started(l.begun))
+	}
 	l.road.Exit(ctx, exit)
 	patience := tidyPatience
 	if err := l.road.Flush(ctx); err != nil {
