@@ -24,6 +24,7 @@ import (
 
 	"aep-wrap/agent/follow"
 	"aep-wrap/collector"
+	"aep-wrap/control"
 	"aep-wrap/event"
 )
 
@@ -167,7 +168,7 @@ var settings = []setting{
 	{name: "listen", arg: "ADDR|off", usage: "where people reach the per-user collector; off starts and joins none", def: "127.0.0.1:8787",
 		apply: func(c *config, v string) (err error) { c.Listen, err = parseListen(v); return }},
 	{name: "adapter", arg: "NAME", usage: "the adapter to use, where the command does not tell (see aep-wrap adapters)",
-		apply: func(c *config, v string) error { c.Adapter = v; return nil }},
+		apply: func(c *config, v string) (err error) { c.Adapter, err = parseAdapter(v); return }},
 	{name: "attach", arg: "URL", usage: "have the agent join this running server of its kind (opencode, kilo), or new: one of ours",
 		apply: func(c *config, v string) (err error) { c.Attach, err = parseAttach(v); return }},
 	{name: "dual", usage: "let a question of the agent's be answered both in its own dialog and from afar, where that needs another way to run it (codex, qwen)",
@@ -181,9 +182,9 @@ var settings = []setting{
 	{name: "gate-rule", arg: "FILE", usage: "which tools may be used and how many calls a run may make, as JSON: {\"tools\": [NAME], \"calls\": {NAME: N}}; decided here, at once, and the file may change meanwhile",
 		apply: func(c *config, v string) error { c.GateRule = v; return nil }},
 	{name: "allow", arg: "VERB", usage: "a command that is accepted from afar beyond the usual: instruct", list: true,
-		apply: func(c *config, v string) error { c.Allow = append(c.Allow, splitList(v)...); return nil }},
+		apply: func(c *config, v string) (err error) { c.Allow, err = parseVerbs(c.Allow, v); return }},
 	{name: "deny", arg: "VERB", usage: "a command that is not accepted: respond, cancel, pause, resume, instruct, or *", list: true,
-		apply: func(c *config, v string) error { c.Deny = append(c.Deny, splitList(v)...); return nil }},
+		apply: func(c *config, v string) (err error) { c.Deny, err = parseVerbs(c.Deny, v); return }},
 	{name: "answer-after", arg: "DUR", usage: "refuse an answer that comes sooner after its question: nobody has read it",
 		apply: func(c *config, v string) (err error) { c.AnswerAfter, err = parseWait(v); return }},
 	{name: "senders", arg: "NAME", usage: "accept commands only of senders by this agent name", list: true,
@@ -677,6 +678,30 @@ func parseToken(v string) (string, error) {
 		}
 	}
 	return v, nil
+}
+
+// parseAdapter reads an adapter's name; which one auto is, the input tells.
+func parseAdapter(v string) (string, error) {
+	if v == "" || v == auto {
+		return v, nil
+	}
+	_, err := findAdapter(v)
+	return v, err
+}
+
+// parseVerbs adds to a list of commands. Types that only one adapter knows are
+// held to it when there is one.
+func parseVerbs(list []string, v string) ([]string, error) {
+	words := splitList(v)
+	for _, w := range words {
+		if strings.Contains(w, ".") {
+			continue
+		}
+		if _, _, err := control.Accepts(control.Can{}, []string{w}, nil); err != nil {
+			return list, fmt.Errorf("%q: no such verb; there are respond, cancel, pause, resume, instruct and *", w)
+		}
+	}
+	return append(list, words...), nil
 }
 
 // parseHold reads a window; 0 and off are none.

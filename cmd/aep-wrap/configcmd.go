@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -70,6 +71,11 @@ func (a *app) checkConfig(path string, named bool) error {
 			}
 		}
 	}
+	line := func(err error) (n int) {
+		_, _ = fmt.Sscanf(strings.TrimPrefix(err.Error(), path+":"), "%d", &n)
+		return n
+	}
+	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(line(a), line(b)) })
 	for _, err := range errs {
 		a.warn("%v", err)
 	}
