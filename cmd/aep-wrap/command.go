@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"aep-wrap/adapters/all"
 	"aep-wrap/collector/client"
 	"aep-wrap/control"
 	"aep-wrap/event"
@@ -298,6 +299,11 @@ func hint(cmd event.Event, r control.Result, t *target) string {
 	case r.Status != control.Rejected:
 		return ""
 	case r.Reason == control.Unsupported && strings.HasSuffix(cmd.Type, ".control.instruct"):
+		if t.claim != nil {
+			if ad, known := all.Find(t.claim.Agent); known && ad.Instruct == nil {
+				return "; there is no way to hand " + visible(t.claim.Agent) + " a text (docs/agents.md)"
+			}
+		}
 		return "; an agent takes instructions when it was started with --allow instruct"
 	case r.Reason == control.Unsupported && t.claim != nil:
 		if accepts := t.claim.Accepts(); len(accepts) > 0 {

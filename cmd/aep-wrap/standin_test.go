@@ -23,6 +23,7 @@ import (
 // what it is to ask, and does what it is told, until its session is cancelled.
 // What it was told goes to the file told-SESSION, a line each.
 type standIn struct {
+	agent    string
 	ws       *websocket.Conn
 	session  string
 	seq      int64
@@ -38,12 +39,13 @@ type standIn struct {
 func standInMain() {
 	fs := flag.NewFlagSet("standin", flag.ExitOnError)
 	accepts := fs.String("accepts", "control.attention.respond,control.cancel,control.pause,control.resume,x.demo.control.instruct", "")
+	agent := fs.String("agent", "demo", "")
 	mute := fs.Bool("mute", false, "")
 	deaf := fs.Int("deaf", 0, "")
 	asks := fs.String("asks", "", "")
 	window := fs.Int("window", 2000, "")
 	fs.Parse(os.Args[1:])
-	s := &standIn{session: fs.Arg(0), asks: map[string]string{}, acks: map[string][]byte{}, deaf: *deaf, mute: *mute}
+	s := &standIn{agent: *agent, session: fs.Arg(0), asks: map[string]string{}, acks: map[string][]byte{}, deaf: *deaf, mute: *mute}
 	if err := s.serve(strings.Split(*accepts, ","), strings.FieldsFunc(*asks, func(r rune) bool { return r == ',' }), *window); err != nil {
 		fmt.Fprintln(os.Stderr, "standin:", err)
 		os.Exit(1)
@@ -67,7 +69,7 @@ func (s *standIn) serve(accepts, asks []string, window int) error {
 		return err
 	}
 	if err := s.write(map[string]any{"type": "hello", "versions": []string{"0.1"}, "role": "emitter",
-		"identity":     map[string]string{"agent": "demo", "instance": "standin"},
+		"identity":     map[string]string{"agent": s.agent, "instance": "standin"},
 		"capabilities": map[string]any{"control": map[string]any{"accepts": accepts, "ack_window_ms": window}}}); err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (s *standIn) put(e event.Event, data map[string]any) string {
 	if e.ID == "" {
 		e.ID = event.NewID(now)
 	}
-	e.Time, e.Source, e.Agent, e.Session, e.Run = now, event.Source("hosta", "demo", s.session), "demo", s.session, s.run
+	e.Time, e.Source, e.Agent, e.Session, e.Run = now, event.Source("hosta", s.agent, s.session), s.agent, s.session, s.run
 	e.Sequenced, e.Seq = true, s.seq
 	s.seq++
 	if data != nil {
