@@ -34,33 +34,36 @@ func init() {
 		env: func(*world) []string {
 			return []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
 		},
-		print:  func(prompt string) []string { return []string{"run", prompt} },
-		tui:    nil,
-		ready:  "Ask anything",
-		exit:   "/exit",
-		either: true,
-		scenes: []scene{
-			{name: "a tool call", script: "safe", wrap: []string{"--attach", "new"}, want: []string{
-				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
-			{name: "a failing tool", script: "fail", wrap: []string{"--attach", "new"}, want: []string{
-				"session.started", "run.started", "tool.requested", "tool.failed", "tool.requested", "tool.failed", "run.finished", "session.ended"}},
-			{name: "a file write", script: "write1", wrap: []string{"--attach", "new"}, want: []string{
-				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
-			{name: "a refusal", script: "bash1", wrap: []string{"--attach", "new"}, want: []string{
-				"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.finished", "session.ended"}},
-			{name: "answered and commanded from afar", remote: true, play: openCodeFromAfar, check: checkBy("control"), want: []string{
-				"session.started",
-				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
-				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.finished",
-				"run.started", "run.cancelled", "session.ended"},
-				shows: map[string]string{"answerable": "once, always, and reject with a reason, beside its own dialog; questions as forms", "cancel": "by its server's abort", "pause": "by signals, and resumed"}},
-			{name: "answered at the screen", play: openCodeAtTheScreen, check: checkBy("user"), want: []string{
-				"session.started",
-				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
-				"run.started", "run.cancelled", "session.ended"}},
-		},
+		print:   func(prompt string) []string { return []string{"run", prompt} },
+		tui:     nil,
+		ready:   "Ask anything",
+		exit:    "/exit",
+		either:  true,
+		scenes:  openCodeScenes,
 		missing: []string{"what `opencode run` asks is refused by itself, at once", "the text of a prompt", "instruct"},
 	})
+}
+
+// openCodeScenes are those of OpenCode and of its fork.
+var openCodeScenes = []scene{
+	{name: "a tool call", script: "safe", wrap: []string{"--attach", "new"}, want: []string{
+		"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
+	{name: "a failing tool", script: "fail", wrap: []string{"--attach", "new"}, want: []string{
+		"session.started", "run.started", "tool.requested", "tool.failed", "tool.requested", "tool.failed", "run.finished", "session.ended"}},
+	{name: "a file write", script: "write1", wrap: []string{"--attach", "new"}, want: []string{
+		"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
+	{name: "a refusal", script: "bash1", wrap: []string{"--attach", "new"}, want: []string{
+		"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.finished", "session.ended"}},
+	{name: "answered and commanded from afar", remote: true, play: openCodeFromAfar, check: checkBy("control"), want: []string{
+		"session.started",
+		"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
+		"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.finished",
+		"run.started", "run.cancelled", "session.ended"},
+		shows: map[string]string{"answerable": "once, always, and reject with a reason, beside its own dialog; questions as forms", "cancel": "by its server's abort", "pause": "by signals, and resumed"}},
+	{name: "answered at the screen", play: openCodeAtTheScreen, check: checkBy("user"), want: []string{
+		"session.started",
+		"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
+		"run.started", "run.cancelled", "session.ended"}},
 }
 
 func openCodeFromAfar(s *stage) { fromAfarBy(s, "once", "reject") }
