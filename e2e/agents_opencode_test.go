@@ -7,23 +7,8 @@ func init() {
 		adapter: "opencode",
 		program: program{command: "opencode", npm: "opencode-ai", version: "1.18.33", finish: []string{"node", "postinstall.mjs"}},
 		files: func(w *world) {
-			w.write(".config/opencode/opencode.json", `{
- "$schema": "https://opencode.ai/config.json",
- "model": "mock/mock-model",
- "small_model": "mock/mock-model",
- "autoupdate": false,
- "share": "disabled",
- "permission": {"bash": {"*": "ask", "ls *": "allow", "exit *": "allow"}, "edit": "allow"},
- "provider": {
-  "mock": {
-   "npm": "@ai-sdk/openai-compatible",
-   "name": "Mock",
-   "options": {"baseURL": `+strconv.Quote(w.url+"/v1")+`, "apiKey": "`+apiKey+`"},
-   "models": {"mock-model": {"name": "Mock", "limit": {"context": 100000, "output": 4000}}}
-  }
- }
-}
-`)
+			w.write(".config/opencode/opencode.json", openCodeSettings(w, `
+ "$schema": "https://opencode.ai/config.json",`))
 			// At its first start OpenCode installs a package for plugins; not where
 			// it seems to be there.
 			plugin := `{"dependencies": {"@opencode-ai/plugin": "1.18.33"}`
@@ -42,6 +27,27 @@ func init() {
 		scenes:  openCodeScenes,
 		missing: []string{"what `opencode run` asks is refused by itself, at once", "the text of a prompt", "instruct"},
 	})
+}
+
+// openCodeSettings are those by which OpenCode, or its fork, asks the mock model.
+// OpenCode writes its schema in front of them where it is not there.
+func openCodeSettings(w *world, schema string) string {
+	return `{` + schema + `
+ "model": "mock/mock-model",
+ "small_model": "mock/mock-model",
+ "autoupdate": false,
+ "share": "disabled",
+ "permission": {"bash": {"*": "ask", "ls *": "allow", "exit *": "allow"}, "edit": "allow"},
+ "provider": {
+  "mock": {
+   "npm": "@ai-sdk/openai-compatible",
+   "name": "Mock",
+   "options": {"baseURL": ` + strconv.Quote(w.url+"/v1") + `, "apiKey": "` + apiKey + `"},
+   "models": {"mock-model": {"name": "Mock", "limit": {"context": 100000, "output": 4000}}}
+  }
+ }
+}
+`
 }
 
 // openCodeScenes are those of OpenCode and of its fork.
