@@ -189,41 +189,56 @@ func updatePins(t *testing.T, s Spec, raw []byte) []byte {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&b, "\n %q: {", container)
+		c := channels[container]
+		if container == "moments" && s.Moments != "" {
+			c = s.Moments
+		}
 		for i, name := range slices.Sorted(maps.Keys(pins)) {
-			p := pins[name]
-			var got []shown
-			for _, d := range s.Adapter.Map(p.moment(t, channels[container], name)) {
-				got = append(got, show(t, s, d, redaction.DefaultPolicy()))
-			}
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			fmt.Fprintf(&b, "\n  %q: {\n   \"input\": ", name)
-			if err := json.Compact(&b, p.Input); err != nil {
-				t.Fatal(err)
-			}
-			if p.Held {
-				b.WriteString(",\n   \"held\": true")
-			}
-			b.WriteString(",\n   \"expected\": ")
-			if len(got) == 1 {
-				line(&b, got[0])
-			} else {
-				b.WriteByte('[')
-				for i, g := range got {
-					if i > 0 {
-						b.WriteByte(',')
-					}
-					b.WriteString("\n    ")
-					line(&b, g)
-				}
-				b.WriteByte(']')
-			}
-			b.WriteString("\n  }")
+			writePin(t, s, &b, "  ", name, c, pins[name])
 		}
 		b.WriteString("\n },")
 	}
+	if file["fallback"] != nil {
+		var p pin
+		if err := json.Unmarshal(file["fallback"], &p); err != nil {
+			t.Fatal(err)
+		}
+		writePin(t, s, &b, " ", "fallback", cmp.Or(s.Moments, adapters.Hook), p)
+	}
 	return append(bytes.TrimSuffix(b.Bytes(), []byte(",")), "\n}\n"...)
+}
+
+func writePin(t *testing.T, s Spec, b *bytes.Buffer, indent, name string, c adapters.Channel, p pin) {
+	var got []shown
+	for _, d := range s.Adapter.Map(p.moment(t, c, name)) {
+		got = append(got, show(t, s, d, redaction.DefaultPolicy()))
+	}
+	next := "\n" + indent + " "
+	fmt.Fprintf(b, "\n%s%q: {%s\"input\": ", indent, name, next)
+	if err := json.Compact(b, p.Input); err != nil {
+		t.Fatal(err)
+	}
+	if p.Held {
+		b.WriteString("," + next + "\"held\": true")
+	}
+	b.WriteString("," + next + "\"expected\": ")
+	if len(got) == 1 {
+		line(b, got[0])
+	} else {
+		b.WriteByte('[')
+		for i, g := range got {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(next + " ")
+			line(b, g)
+		}
+		b.WriteByte(']')
+	}
+	b.WriteString("\n" + indent + "}")
 }
 
 func line(b *bytes.Buffer, v any) {
