@@ -21,7 +21,10 @@ import (
 // it is told. It dedupes nothing: what it got is what was sent.
 type collector struct {
 	*httptest.Server
-	t *testing.T
+	t       *testing.T
+	ctx     context.Context // of every socket
+	end     context.CancelFunc
+	scripts sync.WaitGroup // the server does not wait for those who took its connection over
 
 	// discovery answers GET; nil serves the usual document.
 	discovery http.HandlerFunc
@@ -45,6 +48,7 @@ type collector struct {
 
 func newCollector(t *testing.T) *collector {
 	c := &collector{t: t, by: map[string][]string{}, lines: map[string]string{}, peers: map[*peer]bool{}}
+	c.ctx, c.end = context.WithCancel(context.Background())
 	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
 	return c
 }
@@ -100,9 +104,18 @@ func (l *inMemory) Addr() net.Addr  { return l }
 func (l *inMemory) Network() string { return "memory" }
 func (l *inMemory) String() string  { return "collector.test" }
 
+// stop ends it, and comes back when nothing of it is left: a bubble that ends
+// before is one that fails.
 func (c *collector) stop() {
-	c.kill()
+	c.end()
 	c.Close()
+	ended := make(chan struct{})
+	go func() { c.scripts.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		c.t.Error("a script goes on after its socket")
+	}
 }
 
 // kill breaks every socket.
@@ -150,6 +163,8 @@ func (c *collector) take(by string, line []byte) string {
 }
 
 func (c *collector) socket(w http.ResponseWriter, r *http.Request) {
+	c.scripts.Add(1)
+	defer c.scripts.Done()
 	c.mu.Lock()
 	c.gets++
 	n := c.gets
@@ -163,7 +178,7 @@ func (c *collector) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ws.SetReadLimit(64 << 20)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(c.ctx)
 	p := &peer{c: c, ws: ws, ctx: ctx, cancel: cancel, r: r}
 	c.mu.Lock()
 	c.sockets++

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,17 +148,20 @@ func slowly(p *peer, pause func(events int) time.Duration) {
 		events int
 	}
 	work := make(chan asked, 1000)
-	var ended atomic.Bool
-	defer func() { ended.Store(true); close(work) }()
-	go func() {
+	ctx, dismiss := context.WithCancel(p.ctx)
+	var worker sync.WaitGroup
+	defer worker.Wait()
+	defer close(work)
+	defer dismiss()
+	worker.Go(func() {
 		for a := range work {
-			time.Sleep(pause(a.events))
-			if ended.Load() {
-				return
+			select {
+			case <-time.After(pause(a.events)):
+				p.send(`{"type":"pong","t":` + a.t + `}`)
+			case <-ctx.Done():
 			}
-			p.send(`{"type":"pong","t":` + a.t + `}`)
 		}
-	}()
+	})
 	events := 0
 	for {
 		m := p.next()
