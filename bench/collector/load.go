@@ -251,7 +251,7 @@ func (t *target) paced(session string, rate int) (sent int64, err error) {
 		})
 	}
 	start := time.Now()
-	for time.Since(start) < t.length {
+	for sent == 0 || time.Since(start) < t.length { // on a machine that stands still, too
 		for due := int64(time.Since(start).Seconds() * float64(rate)); sent < due; sent++ {
 			jobs <- sent
 		}
@@ -260,6 +260,23 @@ func (t *target) paced(session string, rate int) (sent int64, err error) {
 	close(jobs)
 	wg.Wait()
 	return sent, errors.Join(errs...)
+}
+
+// settled waits until all that was sent has arrived, and a moment longer for what
+// should not. What does not arrive for long is lost.
+func settled(arrived *atomic.Int64, want int64) {
+	n, since := int64(-1), time.Now()
+	for time.Since(since) < 10*time.Second {
+		now := arrived.Load()
+		if now >= want {
+			break
+		}
+		if now != n {
+			n, since = now, time.Now()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond)
 }
 
 // latency is from before a POST to the event on a stream, at 1,000 a second.
@@ -271,13 +288,16 @@ func latency(t *target) ([]figure, error) {
 		return nil, err
 	}
 	var ages []time.Duration
+	var arrived atomic.Int64
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		follow(resp.Body, func(age time.Duration) { ages = append(ages, age) })
+		follow(resp.Body, func(age time.Duration) { ages = append(ages, age); arrived.Add(1) })
 	}()
 	sent, err := t.paced(session, rate)
-	time.Sleep(200 * time.Millisecond)
+	if err == nil {
+		settled(&arrived, sent)
+	}
 	w.Close()
 	<-done
 	if err == nil && int64(len(ages)) != sent {
@@ -292,6 +312,7 @@ func fanOut(t *target) ([]figure, error) {
 	session := t.session("fan-out")
 	streams := make([]*wire, t.subscribers)
 	ages := make([][]time.Duration, t.subscribers)
+	var arrived atomic.Int64
 	var wg sync.WaitGroup
 	for i := range streams {
 		of := session
@@ -304,19 +325,21 @@ func fanOut(t *target) ([]figure, error) {
 		}
 		streams[i] = w
 		wg.Go(func() {
-			follow(resp.Body, func(age time.Duration) { ages[i] = append(ages[i], age) })
+			follow(resp.Body, func(age time.Duration) { ages[i] = append(ages[i], age); arrived.Add(1) })
 		})
 	}
 	before := t.cpu()
 	sent, err := t.paced(session, rate)
-	time.Sleep(500 * time.Millisecond)
+	want := sent * int64((t.subscribers+1)/2)
+	if err == nil {
+		settled(&arrived, want)
+	}
 	spent := t.cpu() - before
 	for _, w := range streams {
 		w.Close()
 	}
 	wg.Wait()
 	all := slices.Concat(ages...)
-	want := sent * int64((t.subscribers+1)/2)
 	if err == nil && int64(len(all)) != want {
 		err = fmt.Errorf("%d of %d deliveries arrived", len(all), want)
 	}
@@ -557,7 +580,7 @@ func control(t *target) ([]figure, error) {
 	}()
 	var took []time.Duration
 	before := t.cpu()
-	for start := time.Now(); time.Since(start) < t.length; {
+	for start := time.Now(); len(took) == 0 || time.Since(start) < t.length; {
 		id := fmt.Sprint(t.run, "k", len(took))
 		sent := time.Now()
 		if err := sender.say(envelope(id, verb, "bench-sender", `,"data":{}`)); err != nil {
