@@ -41,7 +41,8 @@ var build = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := build(); dir != "" && built {
+	if built { // else this would build them
+		dir, _ := build()
 		os.RemoveAll(dir)
 	}
 	os.Exit(code)
