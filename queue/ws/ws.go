@@ -179,11 +179,19 @@ type Emitter struct {
 	lost     time.Time // since when nothing gets through, as it was told
 	flushing int
 	poster   Poster
-	stopped  *StoppedError
-	halted   chan struct{} // closed while stopped
+	halt     *halt
 	live     *conn
 	done     chan struct{} // closed when Run has ended
 }
+
+// halt is where an emitter may stop, once: who waits for that has its reason also
+// where the emitter goes on before it is read.
+type halt struct {
+	came chan struct{}
+	why  *StoppedError // the last of it; nil before
+}
+
+func newHalt() *halt { return &halt{came: make(chan struct{})} }
 
 type command struct {
 	line []byte
@@ -228,7 +236,7 @@ func New(c Config, feed *queue.Feed) (*Emitter, error) {
 		c: c, feed: feed, base: u, fixed: fixed, url: shown(u.String()),
 		commands: make(chan command, maxCommands), out: make(chan []byte, maxOut),
 		renew: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
-		halted: make(chan struct{}), done: make(chan struct{}),
+		halt: newHalt(), done: make(chan struct{}),
 	}
 	d := &e.c
 	d.MaxEvents = positive(d.MaxEvents, 1000)
@@ -484,20 +492,23 @@ func (e *Emitter) postInstead(ctx context.Context, why *fault) *conn {
 }
 
 // Flush waits until everything offered was acknowledged, without waiting out a
-// backoff. It gives up with ctx, and at once where the emitter has stopped.
+// backoff. It gives up with ctx, and at once where the emitter has stopped: that
+// is asked again when its time has come, and no sooner.
 func (e *Emitter) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e.mu.Lock()
-	halted, p := e.halted, e.poster
+	halt, p := e.halt, e.poster
 	e.flushing++
+	if halt.why == nil {
+		signal(e.hurry)
+	}
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
 		e.flushing--
 		e.mu.Unlock()
 	}()
-	signal(e.hurry)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
@@ -508,7 +519,7 @@ func (e *Emitter) Flush(ctx context.Context) error {
 		select {
 		case <-e.done:
 			cancel()
-		case <-halted:
+		case <-halt.came:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -516,8 +527,8 @@ func (e *Emitter) Flush(ctx context.Context) error {
 	err := e.feed.Drained(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err != nil && e.stopped != nil {
-		return e.stopped
+	if err != nil && halt.why != nil {
+		return halt.why
 	}
 	return err
 }
@@ -572,19 +583,23 @@ func (e *Emitter) stop(f *fault) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	err := &StoppedError{Status: f.status, URL: e.url, Word: f.word}
-	if e.stopped == nil {
-		close(e.halted)
+	if e.halt.why == nil {
+		close(e.halt.came)
+		select {
+		case <-e.hurry: // whoever was in a hurry gives up
+		default:
+		}
 		e.stats.Since = e.c.Clock.Now()
 		e.c.Log.Error("the collector refuses for good; events stay in the log", "error", err, "again", e.c.RetryRefused)
 	}
-	e.stopped = err
+	e.halt.why = err
 	e.stats.State, e.stats.Word, e.stats.Class = Stopped, err.Error(), queue.Class(f.err, f.status)
 }
 
 // resume takes back what stop noted. Under mu.
 func (e *Emitter) resume() {
-	if e.stopped != nil {
-		e.stopped, e.halted = nil, make(chan struct{})
+	if e.halt.why != nil {
+		e.halt = newHalt()
 	}
 }
 

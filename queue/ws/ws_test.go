@@ -463,7 +463,7 @@ func TestRefusals(t *testing.T) {
 		"may only watch":  {0, `{"type":"error","code":"unauthorized","cause":"s-1","detail":"no"}`, true, `"unauthorized": "no"`},
 		"may not, unsaid": {0, `{"type":"error","code":"unauthorized"}`, true, `"unauthorized"`},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, inside(func(t *testing.T) {
 			m := newManual()
 			var better atomic.Bool
 			c := newCollector(t)
@@ -491,10 +491,10 @@ func TestRefusals(t *testing.T) {
 					_ = p.ws.Close(websocket.StatusProtocolError, "")
 				}
 			}
-			c.start()
+			client := c.startInside()
 			f := queue.NewFeed(queue.Options{})
 			offer(f, 0, 3)
-			e := start(t, Config{URL: c.URL, Token: "t", Clock: m.clock(), RetryRefused: 5 * time.Minute}, f)
+			e := start(t, Config{URL: c.URL, Client: client, Token: "t", Insecure: true, Clock: m.clock(), RetryRefused: 5 * time.Minute}, f)
 			until(t, "stopped", func() bool { return e.Stats().State == Stopped })
 			s := e.Stats()
 			if !strings.Contains(s.Word, x.word) || s.Attempts != 1 || s.Events != 0 {
@@ -504,13 +504,44 @@ func TestRefusals(t *testing.T) {
 			if err := e.Flush(t.Context()); !errors.As(err, &stopped) || stopped.Status != x.status {
 				t.Errorf("flush: %v", err)
 			}
-			until(t, "waits", func() bool { d := m.next(); return d >= 4*time.Minute && d <= 6*time.Minute })
+			synctest.Wait()
+			if d := m.next(); d < 4*time.Minute || d > 6*time.Minute || e.Stats().Attempts != 1 {
+				t.Errorf("it is asked again in %v: %+v", d, e.Stats())
+			}
 			better.Store(true)
 			m.advance(6 * time.Minute)
 			until(t, "goes on", func() bool { return e.Stats().State == Connected })
 			flush(t, e)
 			same(t, deduped(c.got()), numbers("s", 0, 3))
-		})
+		}))
+	}
+}
+
+// TestFlushSaysWhy the emitter stopped while it waited, also where that goes on
+// before the reason is read.
+func TestFlushSaysWhy(t *testing.T) {
+	for range 200 {
+		f := queue.NewFeed(queue.Options{})
+		offer(f, 0, 1)
+		e, err := New(Config{URL: "http://localhost", Agent: "a"}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flushed := make(chan error, 1)
+		go func() { flushed <- e.Flush(t.Context()) }()
+		until(t, "it waits", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return e.flushing == 1 })
+		e.stop(&fault{word: "no"})
+		e.mu.Lock()
+		e.resume()
+		e.mu.Unlock()
+		var stopped *StoppedError
+		if err := <-flushed; !errors.As(err, &stopped) {
+			t.Fatalf("flush: %v", err)
+		}
+		if len(e.hurry) != 0 {
+			t.Fatal("its hurry outlives it")
+		}
+		f.Close()
 	}
 }
 
@@ -940,9 +971,10 @@ func TestClosingFrame(t *testing.T) {
 	offer(f, 0, 20)
 	flush(t, e)
 	same(t, deduped(append([]string{"s-0"}, c.got()...)), numbers("s", 0, 20))
+	until(t, "the code", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.codes) == 1 })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sockets != 2 || len(c.codes) < 1 || c.codes[0] != websocket.StatusNormalClosure {
+	if c.sockets != 2 || c.codes[0] != websocket.StatusNormalClosure {
 		t.Errorf("%d sockets, %v", c.sockets, c.codes)
 	}
 }
