@@ -203,12 +203,7 @@ func (s *stage) eventually(what string, ok func() bool) {
 // collect runs a collector for the world's user; stop ends it.
 func (w *world) collect() (stop func()) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := freeAddress(w.t)
 	w.env = append(w.env, "AEP_LISTEN="+addr)
 	cmd := exec.Command(wrapper(w.t), "collect")
 	cmd.Dir, cmd.Env = w.root, w.environ()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,12 +22,7 @@ import (
 func commanded(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.env = []string{"AEP_LISTEN=" + l.Addr().String(), "XDG_RUNTIME_DIR="}
-	l.Close()
+	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
 	t.Cleanup(func() {
 		w.endCollector()
 		for _, f := range w.logFiles() {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -263,13 +262,8 @@ func TestOutage(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	home := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 	o := &outage{t: t, bin: buildWrapper(t), home: home, logs: filepath.Join(home, "logs"), out: filepath.Join(home, "out"),
-		addr: l.Addr().String(), kills: map[string]int{}}
+		addr: freeAddress(t), kills: map[string]int{}}
 	t.Cleanup(func() {
 		for _, p := range []*process{o.collector, o.sink} {
 			if p != nil {
