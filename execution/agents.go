@@ -309,7 +309,7 @@ func (s *Server) agentUpdate(_ context.Context, p struct {
 		return t.putAgent(rec)
 	})
 	if err == nil {
-		err = s.live.ceilings(rec.ID, rec.Spec)
+		err = s.hold(rec.ID)
 	}
 	return rec.Agent, err
 }

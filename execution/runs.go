@@ -24,23 +24,62 @@ func (p runID) check() error {
 	return nil
 }
 
-// live are the runs whose jobs are followed here.
+// live are the runs whose jobs are started or followed here.
 type live struct {
 	mu   sync.Mutex
 	runs map[string]*liveRun
 	// news is closed, and replaced, when any run has new events.
-	news chan struct{}
-	done sync.WaitGroup
+	news   chan struct{}
+	done   sync.WaitGroup
+	closed bool // nothing more is followed
+
+	holding sync.Mutex // of giving an agent's runs its bounds
 }
 
+// liveRun is a run from before it can be found in the store until its job is
+// over. What is asked of it while its job is being started is done by who
+// starts it.
 type liveRun struct {
-	job    Job
 	agent  string
 	mu     sync.Mutex
+	job    Job  // nil while it is being started
+	ended  bool // its job was told to end
 	timers []*time.Timer
 	limits Ceilings
 	budget Budgets
 	tools  []string // the toolset; empty is any
+}
+
+// cancel ends its job, once.
+func (r *liveRun) cancel(ctx context.Context, reason string) error {
+	r.mu.Lock()
+	job := r.job
+	if r.ended {
+		job = nil
+	}
+	r.ended = r.ended || job != nil
+	r.mu.Unlock()
+	if job == nil {
+		return nil
+	}
+	return job.Cancel(ctx, reason)
+}
+
+// begin runs fn on a goroutine of its own, unless the server is closed.
+func (l *live) begin(fn func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.done.Go(fn)
+	}
+}
+
+// close waits for what was begun.
+func (l *live) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.done.Wait()
 }
 
 func (l *live) add(id string, r *liveRun) {
@@ -58,13 +97,16 @@ func (l *live) get(id string) *liveRun {
 	return l.runs[id]
 }
 
-func (l *live) remove(id string) {
+// remove takes a run away, but not the same run's next launch.
+func (l *live) remove(id string, r *liveRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.runs, id)
+	if l.runs[id] == r {
+		delete(l.runs, id)
+	}
 }
 
-// ids are the runs that are followed.
+// ids are the runs that are started or followed.
 func (l *live) ids() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,13 +123,24 @@ func (l *live) ceilings(agent string, spec Spec) (err error) {
 		}
 		r.mu.Lock()
 		r.limits = spec.Ceilings
-		c := callsOf(Spec{Toolset: r.tools, Ceilings: spec.Ceilings, Budgets: r.budget})
+		job, c := r.job, callsOf(Spec{Toolset: r.tools, Ceilings: spec.Ceilings, Budgets: r.budget})
 		r.mu.Unlock()
-		if c != nil {
-			err = errors.Join(err, r.job.Hold(*c))
+		if job != nil && c != nil {
+			err = errors.Join(err, job.Hold(*c))
 		}
 	}
 	return err
+}
+
+// hold gives an agent's runs the bounds that it has now.
+func (s *Server) hold(agent string) error {
+	s.live.holding.Lock() // of two changes the later is given last
+	defer s.live.holding.Unlock()
+	var a agentRecord
+	if err := s.Store.view(func(t tx) (err error) { a, err = t.agent(agent); return }); err != nil {
+		return err
+	}
+	return s.live.ceilings(a.ID, a.Spec)
 }
 
 // changed tells who waits that there may be new events.
@@ -132,15 +185,16 @@ func (s *Server) runCreate(ctx context.Context, p struct {
 		SubjectIDs: orEmpty(p.SubjectIDs), Metadata: map[string]any{},
 	}}
 	var a agentRecord
+	r := &liveRun{agent: p.AgentID}
 	err := s.Store.update(func(t tx) (err error) {
 		if a, err = t.agent(p.AgentID); err != nil {
 			return err
 		}
-		switch {
-		case a.LifecycleState != Active:
+		if a.LifecycleState != Active {
 			return fail(LifecycleConflict, "the agent is %s", a.LifecycleState)
-		case s.draining.Load():
-			return fail(LifecycleConflict, "the runtime is ending")
+		}
+		if err := s.enter(rec.ID, r); err != nil {
+			return err
 		}
 		for _, id := range a.SubjectIDs {
 			if !slices.Contains(rec.SubjectIDs, id) {
@@ -160,15 +214,43 @@ func (s *Server) runCreate(ctx context.Context, p struct {
 		return t.append(rec.ID, []Event{{Type: RunStarted, EmittedAt: rec.StartedAt, Payload: map[string]any{"agent_id": rec.AgentID, "profile": rec.Profile}}})
 	})
 	if err != nil {
+		s.live.remove(rec.ID, r)
 		return nil, err
 	}
-	return s.launch(ctx, a, rec, rec.Goal, "")
+	return s.launch(ctx, r, a, rec, rec.Goal, "")
+}
+
+// enter makes a run one of the live, unless the runtime is ending: it is one
+// before it is asked, so that Drain finds it there, or it finds Drain.
+func (s *Server) enter(run string, r *liveRun) error {
+	s.live.add(run, r)
+	if s.draining.Load() {
+		return fail(LifecycleConflict, "the runtime is ending")
+	}
+	return nil
 }
 
 // launch starts a run's job and begins to follow it. A job that cannot be
 // started is a run that ended in error, not a call that failed: the run is
 // there, and its events say why.
-func (s *Server) launch(ctx context.Context, a agentRecord, rec runRecord, goal, resume string) (any, error) {
+func (s *Server) launch(ctx context.Context, r *liveRun, a agentRecord, rec runRecord, goal, resume string) (any, error) {
+	job, err := s.start(ctx, a, rec, goal, resume)
+	if err != nil {
+		s.Log.Error("a run could not be started", "run", rec.ID, "err", err)
+		err = s.finish(rec.ID, Failed, &Fault{Code: InternalError, Name: "start_failed", Message: err.Error()})
+		s.live.remove(rec.ID, r)
+	} else {
+		s.follow(r, a, rec, job)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.view(func(t tx) (err error) { rec, err = t.run(rec.ID); return })
+	return rec.Run, err
+}
+
+// start has a run carried out.
+func (s *Server) start(ctx context.Context, a agentRecord, rec runRecord, goal, resume string) (Job, error) {
 	goal, err := withInputs(goal, rec.Inputs)
 	if err != nil {
 		return nil, err
@@ -184,18 +266,7 @@ func (s *Server) launch(ctx context.Context, a agentRecord, rec runRecord, goal,
 	if a.Runner != nil {
 		order.Model = a.Runner.Model
 	}
-	job, err := s.Runner.Start(context.WithoutCancel(ctx), order)
-	if err != nil {
-		s.Log.Error("a run could not be started", "run", rec.ID, "err", err)
-		fault := &Fault{Code: InternalError, Name: "start_failed", Message: err.Error()}
-		if err := s.finish(rec.ID, Failed, fault); err != nil {
-			return nil, err
-		}
-	} else {
-		s.follow(a, rec, job)
-	}
-	err = s.Store.view(func(t tx) (err error) { rec, err = t.run(rec.ID); return })
-	return rec.Run, err
+	return s.Runner.Start(context.WithoutCancel(ctx), order)
 }
 
 // callsOf is what an agent's tool calls are held to; nil is nothing: they are its
@@ -250,25 +321,28 @@ func (s *Server) takeUp() error {
 		})
 	})
 	for _, o := range found {
-		s.follow(o.a, o.r, s.Runner.Find(o.r.ID))
+		r := &liveRun{agent: o.a.ID}
+		s.live.add(o.r.ID, r)
+		s.follow(r, o.a, o.r, s.Runner.Find(o.r.ID))
 	}
 	return err
 }
 
 // follow maps what a run's job shows, enforces its bounds and ends the run
 // when the job is over.
-func (s *Server) follow(a agentRecord, rec runRecord, job Job) {
-	r := &liveRun{job: job, agent: a.ID, limits: a.Ceilings, budget: a.Budgets, tools: a.Toolset}
+func (s *Server) follow(r *liveRun, a agentRecord, rec runRecord, job Job) {
+	r.mu.Lock()
+	r.job, r.limits, r.budget, r.tools = job, a.Ceilings, a.Budgets, a.Toolset
+	r.mu.Unlock()
 	if n := a.Ceilings.MaxWallSeconds; n > 0 {
 		left := rec.StartedAt.Add(time.Duration(n) * time.Second).Sub(s.Now())
-		r.timers = append(r.timers, time.AfterFunc(max(left, 0), func() { s.exceed(rec.ID, &Ceiling{"max_wall_seconds", CeilingExceeded, n}) }))
+		r.after(max(left, 0), func() { s.exceed(rec.ID, &Ceiling{"max_wall_seconds", CeilingExceeded, n}) })
 	}
 	for cycle := range rec.Reading.Cycles { // of a run that is taken up: its budget begins anew
 		s.time(rec.ID, r, cycle, a.Budgets.SecondsPerCycle)
 	}
-	s.live.add(rec.ID, r)
-	s.live.done.Go(func() {
-		defer s.live.remove(rec.ID)
+	s.live.begin(func() {
+		defer s.live.remove(rec.ID, r)
 		err := job.Follow(s.ctx, func(line []byte) error { return s.took(rec.ID, r, line) })
 		r.mu.Lock()
 		for _, t := range r.timers {
@@ -285,6 +359,31 @@ func (s *Server) follow(a agentRecord, rec runRecord, job Job) {
 			s.Log.Error("a run cannot be followed", "run", rec.ID, "err", err)
 		}
 	})
+	if err := s.settle(rec.ID, r, a.Ceilings); err != nil {
+		s.Log.Error("a run did not get what was asked of it while it was started", "run", rec.ID, "err", err)
+	}
+}
+
+// settle does what was asked of a run when its job was not there yet: it was
+// ended, or its bounds were narrowed from what it has.
+func (s *Server) settle(run string, r *liveRun, has Ceilings) error {
+	var rec runRecord
+	var a agentRecord
+	err := s.Store.view(func(t tx) (err error) {
+		if rec, err = t.run(run); err == nil {
+			a, err = t.agent(rec.AgentID)
+		}
+		return err
+	})
+	switch {
+	case err != nil || rec.State != Running:
+		return err
+	case rec.Stop != nil:
+		return r.cancel(context.WithoutCancel(s.ctx), rec.Stop.By)
+	case a.Ceilings != has:
+		return s.hold(a.ID)
+	}
+	return nil
 }
 
 // took takes in a line of a run's session logs.
@@ -340,7 +439,7 @@ func (s *Server) time(run string, r *liveRun, cycle string, seconds int64) {
 	if seconds <= 0 {
 		return
 	}
-	t := time.AfterFunc(time.Duration(seconds)*time.Second, func() {
+	r.after(time.Duration(seconds)*time.Second, func() {
 		open := false
 		err := s.Store.view(func(t tx) error {
 			rec, err := t.run(run)
@@ -351,9 +450,13 @@ func (s *Server) time(run string, r *liveRun, cycle string, seconds int64) {
 			s.exceed(run, &Ceiling{"seconds_per_cycle", BudgetExhausted, seconds})
 		}
 	})
+}
+
+// after has fn called in a while, unless the run's job is over by then.
+func (r *liveRun) after(d time.Duration, fn func()) {
 	r.mu.Lock()
-	r.timers = append(r.timers, t)
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.timers = append(r.timers, time.AfterFunc(d, fn))
 }
 
 var errSeen = errors.New("taken in before")
@@ -396,7 +499,7 @@ func (s *Server) halt(ctx context.Context, id string, why stop) (rec runRecord, 
 	if rec.State == Sleeping {
 		err = s.finish(id, Cancelled, nil)
 	} else if r := s.live.get(id); r != nil {
-		err = r.job.Cancel(ctx, why.By)
+		err = r.cancel(ctx, why.By)
 	}
 	if err != nil {
 		return rec, err
@@ -418,7 +521,10 @@ func (s *Server) over(id string, x Outcome) error {
 	case rec.Stop != nil:
 		return s.finish(id, Cancelled, nil)
 	case x.Lost && rec.Vendor != "" && s.Runner.Profiles()[rec.Profile].Resume:
-		return s.sleep(id)
+		if err = s.sleep(id); errors.Is(err, errStopped) {
+			return s.over(id, x)
+		}
+		return err
 	case x.Lost:
 		return s.finish(id, Failed, &Fault{Code: InternalError, Name: "lost", Message: "the agent's process is gone, and nobody saw it end"})
 	case x.Signal != "":
@@ -437,10 +543,15 @@ func (s *Server) sleep(id string) error {
 		if err != nil || rec.State != Running {
 			return err
 		}
+		if rec.Stop != nil {
+			return errStopped
+		}
 		rec.State = Sleeping
 		return t.putRun(rec)
 	})
 }
+
+var errStopped = errors.New("it was ended meanwhile")
 
 // finish gives a run its terminal: what it made is looked through first, so
 // that nothing of it comes after its end.
@@ -531,6 +642,7 @@ func (s *Server) runContinue(ctx context.Context, p runID) (any, error) {
 	}
 	var rec runRecord
 	var a agentRecord
+	r := &liveRun{}
 	err := s.Store.update(func(t tx) (err error) {
 		if rec, err = t.run(p.RunID); err != nil {
 			return err
@@ -542,20 +654,25 @@ func (s *Server) runContinue(ctx context.Context, p runID) (any, error) {
 		switch {
 		case rec.State != Sleeping:
 			return fail(LifecycleConflict, "the run is %s", rec.State)
+		case rec.Stop != nil:
+			return fail(LifecycleConflict, "the run is being ended already")
 		case a.LifecycleState != Active:
 			return fail(LifecycleConflict, "the agent is %s", a.LifecycleState)
-		case s.draining.Load():
-			return fail(LifecycleConflict, "the runtime is ending")
 		case !can.Resume || rec.Vendor == "":
 			return fail(CapabilityNotSupported, "profile %s cannot go on with a run", rec.Profile)
+		}
+		r.agent = a.ID
+		if err := s.enter(rec.ID, r); err != nil {
+			return err
 		}
 		rec.State = Running
 		return t.putRun(rec)
 	})
 	if err != nil {
+		s.live.remove(p.RunID, r)
 		return nil, err
 	}
-	return s.launch(ctx, a, rec, continueWord, rec.Vendor)
+	return s.launch(ctx, r, a, rec, continueWord, rec.Vendor)
 }
 
 // continueWord is what an agent hears that shall go on.

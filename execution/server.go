@@ -82,7 +82,7 @@ func New(c Config) (*Server, error) {
 		s.offered[name] = true
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.live.done.Go(s.pruning)
+	s.live.begin(s.pruning)
 	return s, s.takeUp()
 }
 
@@ -90,7 +90,7 @@ func New(c Config) (*Server, error) {
 // on the same store takes them up.
 func (s *Server) Close() {
 	s.stop()
-	s.live.done.Wait()
+	s.live.close()
 }
 
 // Drain cancels the runs that go on, and returns when they are over, or ctx is.

@@ -228,6 +228,7 @@ func (s *Server) subjectErase(ctx context.Context, p struct {
 	if err != nil {
 		return nil, err
 	}
+	s.live.changed() // who reads a run that is gone, or that slept, waits for nothing more
 	return m, nil
 }
 

@@ -28,6 +28,7 @@ type world struct {
 	http   *httptest.Server
 	mu     sync.Mutex
 	now    time.Time
+	asked  func() // called once, when the server next asks for the time
 	ses    string
 }
 
@@ -62,7 +63,7 @@ func (w *world) open() {
 		Store: store, Runner: w.runner, Name: "aep-wrap", Version: "test",
 		Capabilities: []Capability{SSE, GDPR, ExternalMCP},
 		Scopes:       scopesOf,
-		Now:          func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
+		Now:          w.clock,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -87,6 +88,18 @@ func (w *world) made(run, name string) {
 	if err := os.WriteFile(filepath.Join(w.dir, run, name), []byte("hello"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.asked; f != nil {
+		w.asked = nil
+		w.mu.Unlock()
+		f()
+		w.mu.Lock()
+	}
+	return w.now
 }
 
 func (w *world) sleep(d time.Duration) { w.mu.Lock(); w.now = w.now.Add(d); w.mu.Unlock() }
@@ -210,9 +223,31 @@ type runner struct {
 	fail error
 	busy bool
 	gone []string
+	meet map[string]func(run string) // called once, when the server comes there
+}
+
+// reached lets a test act when the server is at a place, and nowhere else.
+func (r *runner) reached(place, run string) {
+	r.mu.Lock()
+	f := r.meet[place]
+	delete(r.meet, place)
+	r.mu.Unlock()
+	if f != nil {
+		f(run)
+	}
+}
+
+func (r *runner) when(place string, f func(run string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.meet == nil {
+		r.meet = map[string]func(string){}
+	}
+	r.meet[place] = f
 }
 
 func (r *runner) Profiles() map[string]Profile {
+	r.reached("Profiles", "")
 	return map[string]Profile{
 		"able":  {Tools: []string{"Bash", "Read"}, Prompt: true, MCP: true, Model: true, Resume: true, Gate: true},
 		"plain": {},
@@ -220,11 +255,13 @@ func (r *runner) Profiles() map[string]Profile {
 }
 func (r *runner) Default() string { return "able" }
 func (r *runner) Dir(run, _ string) (string, error) {
+	r.reached("Dir", run)
 	dir := filepath.Join(r.dir, run)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
 func (r *runner) Start(_ context.Context, o Order) (Job, error) {
+	r.reached("Start", o.Run)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fail != nil {
@@ -335,6 +372,12 @@ func (j *job) Hold(c Calls) error {
 	defer j.mu.Unlock()
 	j.held = &c
 	return nil
+}
+
+func (j *job) cancelled() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.cancels)
 }
 
 func (j *job) holds() Calls {
