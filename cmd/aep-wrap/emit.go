@@ -200,6 +200,9 @@ func (s *sink) way(agent string) way {
 		if p.Since.After(w.since) {
 			w.since = p.Since
 		}
+		if p.State == post.Stopped { // the socket is to hear of it yet
+			w.by, w.noSocket = "", ""
+		}
 	}
 	return w
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,8 +19,23 @@ import (
 
 // Of each way to the collector one story is told, that of now: what carries
 // events, since when, why nothing gets through, and why not by the socket. The
-// metrics tell the same, and count what went by POST in the socket's place.
+// metrics tell the same, and count what went by POST in the socket's place. It is
+// so too while POST has stopped, and the socket has not heard of it.
 func TestOneStoryOfEachWay(t *testing.T) {
+	t.Run("told", func(t *testing.T) { testOneStory(t, func(p ws.Poster) ws.Poster { return p }) })
+	t.Run("untold", func(t *testing.T) { testOneStory(t, func(p ws.Poster) ws.Poster { return untold{p} }) })
+}
+
+// untold is a poster of which nobody hears that it has stopped.
+type untold struct{ ws.Poster }
+
+func (u untold) Run(ctx context.Context) error {
+	err := u.Poster.Run(ctx)
+	<-ctx.Done()
+	return err
+}
+
+func testOneStory(t *testing.T, by func(ws.Poster) ws.Poster) {
 	var answer atomic.Int64
 	answer.Store(http.StatusServiceUnavailable)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,8 +50,17 @@ func TestOneStoryOfEachWay(t *testing.T) {
 	a := &app{Getenv: func(string) string { return "" }}
 	a.cfg.Collector = srv.URL
 	log := slog.New(slog.DiscardHandler)
-	x, err := a.newSocketSink(ws.Config{Agent: "codex", Log: log, MinWait: time.Millisecond, Capabilities: func() ws.Capabilities { return ws.Capabilities{} }}, func(string) {})
+	c := ws.Config{Agent: "codex", Log: log, MinWait: time.Millisecond, Capabilities: func() ws.Capabilities { return ws.Capabilities{} }}
+	x, err := a.newSocketSink(c, func(string) {})
 	if err != nil {
+		t.Fatal(err)
+	}
+	c.URL, c.Client = x.target.URL, x.target.Client
+	c.Fallback = func(f *queue.Feed) (ws.Poster, error) {
+		p, err := x.fallback(f)
+		return by(p), err
+	}
+	if x.socket, err = ws.New(c, x.Feed); err != nil {
 		t.Fatal(err)
 	}
 	s := &watchSinks{socket: map[string]*socketOf{"codex": {sink: x}, "pi": nil}}
