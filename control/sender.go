@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func (r Result) String() string {
 	case Outstanding:
 		return "accepted, with no outcome yet"
 	case TimedOut:
-		return "no answer (timeout)"
+		return with("no answer (timeout)")
 	}
 	return "waiting"
 }
@@ -110,6 +111,8 @@ type Sender struct {
 	want outcome
 
 	first, last time.Time // of sending
+	moved       bool      // it was sent on a connection that is no more
+	away        bool      // and on this one the target is not back yet
 	ackedAt     time.Time
 	step        bool // an outcome's first part was seen
 	res         Result
@@ -168,24 +171,41 @@ func (s *Sender) Next(now time.Time) (send bool, again time.Time) {
 		}
 		s.res.Status, s.res.Reason = TimedOut, "timeout"
 		return false, time.Time{}
-	case now.Sub(s.last) >= s.c.Retry:
+	case now.Sub(s.last) >= s.retry():
 		s.last, send = now, true
 	}
-	again = s.last.Add(s.c.Retry)
+	again = s.last.Add(s.retry())
 	if end := s.first.Add(s.c.Window); end.Before(again) {
 		again = end
 	}
 	return send, again
 }
 
+// soon is how long a target is given, each time, to be back at a relay that we
+// are back at.
+const soon = 500 * time.Millisecond
+
+func (s *Sender) retry() time.Duration {
+	if s.away {
+		return min(s.c.Retry, soon)
+	}
+	return s.c.Retry
+}
+
 // Reconnected says that the link is a new one: a command without its ack is
 // sent once more.
-func (s *Sender) Reconnected() { s.last = time.Time{} }
+func (s *Sender) Reconnected() { s.last, s.moved, s.away = time.Time{}, !s.first.IsZero(), false }
 
 // Refusal takes an error frame. Whatever its code, it refuses the command of
-// its cause.
+// its cause: but where the link is a new one, a relay that has no way to the
+// session says nothing of what became of the command on the old one, and the
+// target may only not be back yet. It is asked again until the window is over.
 func (s *Sender) Refusal(r *Refusal) {
-	if r.Cause == s.cmd.ID && s.res.Status == Open && s.res.Ack == nil {
+	switch {
+	case r.Cause != s.cmd.ID || s.res.Status != Open || s.res.Ack != nil:
+	case s.moved && r.Code == NoRoute:
+		s.away, s.res.Detail = true, "the connection was lost, and is back, but "+cmp.Or(r.Detail, "nobody there has this session")
+	default:
 		s.res.Status, s.res.Reason, s.res.Detail = Rejected, r.Code, r.Detail
 	}
 }
@@ -222,7 +242,7 @@ func (s *Sender) Event(e *event.Event, now time.Time) {
 func (s *Sender) finish(st Status, detail string) { s.res.Status, s.res.Detail = st, detail }
 
 func (s *Sender) ack(e *event.Event, now time.Time) {
-	s.res.Ack, s.ackedAt = keep(e), now
+	s.res.Ack, s.ackedAt, s.res.Detail = keep(e), now, ""
 	if e.Type == "control.rejected" {
 		data, _ := event.ParseObject(e.Data)
 		s.res.Status = Rejected

@@ -28,10 +28,11 @@ func answerEvent(typ, cause, data string, set ...func(*event.Event)) *event.Even
 func TestSender(t *testing.T) {
 	type step struct {
 		at   time.Duration
-		in   func(s *Sender) *event.Event
+		in   func(s *Sender) *event.Event // nil with again: the link is a new one
 		err  *Refusal
 		sent bool // Next says so at that time
 	}
+	again := func(s *Sender) *event.Event { s.Reconnected(); return nil }
 	ack := func(s *Sender) *event.Event { return answerEvent("control.accepted", s.cmd.ID, "") }
 	sec := func(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
 	by := func(typ, data string, set ...func(*event.Event)) func(s *Sender) *event.Event {
@@ -46,6 +47,7 @@ func TestSender(t *testing.T) {
 	of := func(id string) func(*event.Event) { return func(e *event.Event) { e.Subject = id } }
 	run := func(id string) func(*event.Event) { return func(e *event.Event) { e.Run = id } }
 	pause := me.Pause(t0, "s")
+	gone := &Refusal{pause.ID, NoRoute, "nobody has it"}
 	respond := me.Respond(t0, "s", "q", Answer{Option: "allow"}, nil, "")
 	for _, tc := range []struct {
 		name   string
@@ -60,6 +62,12 @@ func TestSender(t *testing.T) {
 		{"rejected without a word", pause, true, []step{{0, nil, nil, true}, {sec(1), by("control.rejected", `{"reason":"busy"}`), nil, false}}, "refused (busy)", 3},
 		{"a relay refuses", pause, true, []step{{0, nil, nil, true}, {sec(1), nil, &Refusal{pause.ID, "ambiguous", "two claim it"}, false}}, "refused (ambiguous): two claim it", 3},
 		{"a frame for another", pause, false, []step{{0, nil, nil, true}, {sec(1), nil, &Refusal{"x", "no-route", ""}, false}, {sec(2), ack, nil, false}}, "accepted", 0},
+		{"not back yet", pause, false, []step{{0, nil, nil, true}, {sec(1), again, nil, true}, {sec(1.1), nil, gone, false}, {sec(1.6), nil, nil, true}, {sec(1.7), nil, gone, false}, {sec(2.1), nil, nil, true}, {sec(3), ack, nil, false}}, "accepted", 0},
+		{"never back", pause, false, []step{{0, nil, nil, true}, {sec(1), again, nil, true}, {sec(1.1), nil, gone, false}, {sec(9.9), nil, nil, true}, {sec(9.95), nil, gone, false}, {sec(10), nil, nil, false}},
+			"no answer (timeout): the connection was lost, and is back, but nobody has it", 4},
+		{"back, and against it", pause, false, []step{{0, nil, nil, true}, {sec(1), again, nil, true}, {sec(1.1), nil, gone, false}, {sec(1.2), by("control.rejected", `{"reason":"busy"}`), nil, false}}, "refused (busy)", 3},
+		{"lost, and another refusal", pause, false, []step{{0, nil, nil, true}, {sec(1), again, nil, true}, {sec(1.1), nil, &Refusal{pause.ID, "ambiguous", ""}, false}}, "refused (ambiguous)", 3},
+		{"no way at all", pause, false, []step{{0, again, nil, true}, {sec(1), nil, gone, false}}, "refused (no-route): nobody has it", 3},
 		{"silence, and retries", pause, false, []step{{0, nil, nil, true}, {sec(1), nil, nil, false}, {sec(2.5), nil, nil, true}, {sec(5), nil, nil, true}, {sec(7.5), nil, nil, true}, {sec(10), nil, nil, false}}, "no answer (timeout)", 4},
 		{"the retry finds the lost ack", pause, false, []step{{0, nil, nil, true}, {sec(2.5), nil, nil, true}, {sec(3), ack, nil, false}}, "accepted", 0},
 		{"another session's ack", pause, false, []step{{0, nil, nil, true}, {sec(1), by("control.accepted", "", func(e *event.Event) { e.Session = "z" }), nil, false}, {sec(10), nil, nil, false}}, "no answer (timeout)", 4},
@@ -92,7 +100,9 @@ func TestSender(t *testing.T) {
 				}
 				now := t0.Add(st.at)
 				if st.in != nil {
-					s.Event(st.in(s), now)
+					if e := st.in(s); e != nil {
+						s.Event(e, now)
+					}
 				}
 				if st.err != nil {
 					s.Refusal(st.err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -129,9 +130,38 @@ func told1(session string, seq int, typ, cause, data string) string {
 }
 
 // A collector that goes away while a command waits for its answer is reached
-// again when it is back, and is given the same bytes; an outcome that came
-// while nobody listened is seen.
+// again when it is back, and is given the same bytes, however much later than
+// we the wrapper is back; an outcome that came while nobody listened is seen.
 func TestCommandOverABrokenConnection(t *testing.T) {
+	t.Run("the wrapper is back", func(t *testing.T) { brokenConnection(t, func(*perUser) {}) })
+	t.Run("the wrapper is back later", func(t *testing.T) {
+		brokenConnection(t, func(p *perUser) { p.until(`commands_total{outcome="no-route"} 2`) })
+	})
+}
+
+// until waits until the collector counts so.
+func (p *perUser) until(count string) {
+	p.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		resp, err := p.app.endpoint().client().Get("http://collector/metrics")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		told, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		switch {
+		case err != nil:
+			p.t.Fatal(err)
+		case strings.Contains(string(told), count):
+			return
+		case time.Now().After(end):
+			p.t.Fatalf("not %s in %s", count, told)
+		}
+	}
+}
+
+func brokenConnection(t *testing.T, absent func(*perUser)) {
+	t.Helper()
 	p := newPerUser(t)
 	var mu sync.Mutex
 	var heard []string
@@ -156,6 +186,7 @@ func TestCommandOverABrokenConnection(t *testing.T) {
 	leave()
 	p.end()
 	p.start()
+	absent(p)
 	defer p.wrapper(20000, func(e *event.Event, line []byte) []string {
 		mu.Lock()
 		defer mu.Unlock()

@@ -8,6 +8,7 @@ const maxSessions = 2000;
 const maxClosed = 500; // requests that are over
 const maxCommands = 1000;
 const retries = 4; // in a window
+const soon = 500; // ms in which a target that is not back yet is asked again
 export const defaultWindow = 10_000; // AEP-0004 §3
 
 const keyOf = (source, name) => JSON.stringify([source, name]);
@@ -300,16 +301,22 @@ export class Fleet {
       if (now - c.began >= c.window) {
         c.status = 'timeout';
         this.changed();
-      } else if (now - c.tried >= c.window / retries) {
+      } else if (now - c.tried >= (c.away ? Math.min(soon, c.window / retries) : c.window / retries)) {
         this.transmit(c);
       }
     }
   }
 
-  // refused takes a relay's error frame (AEP-0004 §4.2).
+  // refused takes a relay's error frame (AEP-0004 §4.2). On a new connection, to
+  // have no way to the session says nothing of what became of the command on the
+  // old one, and the target may only not be back yet.
   refused(f) {
     const c = this.commands.get(str(f.cause));
     if (!c || !c.mine || c.ack) return;
+    if (c.moved && f.code === 'no-route') {
+      c.away = true;
+      return;
+    }
     c.status = 'refused';
     c.reason = str(f.code);
     c.detail = str(f.detail);
@@ -329,7 +336,12 @@ export class Fleet {
   }
 
   reconnected() {
-    for (const c of this.commands.values()) if (c.mine && c.status === 'sent') this.transmit(c);
+    for (const c of this.commands.values()) {
+      if (!c.mine || c.status !== 'sent') continue;
+      c.moved ||= c.tried > 0;
+      c.away = false;
+      this.transmit(c);
+    }
   }
 
   // --- as it is shown --------------------------------------------------------

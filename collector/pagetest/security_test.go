@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -247,5 +248,37 @@ func TestReconnect(t *testing.T) {
 	c := tg.hear()
 	tg.accept(c)
 	tg.settle(c)
+	tb.Sees("Answered by you: Allow.")
+}
+
+// An answer that was on its way when the collector went away finds the agent's
+// wrapper, which is back later than the page is.
+func TestTargetIsBackLater(t *testing.T) {
+	w := newWorld(t, collector.Limits{})
+	w.window = 120_000
+	tg := w.emitter("claude-code", "s-later", everything...)
+	tg.begin("/srv")
+	tg.ask("shell", obj{"command": "ls -la"}, nil)
+	tb := w.open(token, Desk)
+	tb.Live()
+	tb.Sees("ls -la")
+	tb.Press(`[data-option="allow"]`)
+	c := tg.hear() // and its ack is lost
+	w.stop()
+	w.serve(collector.Limits{}, strings.TrimPrefix(w.base, "http://"))
+	tb.Live()
+	for end := time.Now().Add(time.Minute); !strings.Contains(w.metrics(), `aep_collector_commands_total{outcome="no-route"} 2`); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is not asked again, and once more")
+		}
+	}
+	late := w.emitter("claude-code", "s-later", everything...)
+	late.seq = tg.seq
+	late.emit("progress.status", obj{"phase": "waiting"})
+	if again := late.hear(); again["id"] != c["id"] {
+		t.Errorf("another command: %v, not %v", again, c)
+	}
+	late.accept(c)
+	late.settle(c)
 	tb.Sees("Answered by you: Allow.")
 }

@@ -1,6 +1,7 @@
 package pagetest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,7 +45,7 @@ func (w *world) emitter(agent, session string, accepts ...string) *target {
 	tg := &target{t: w.t, ws: ws, agent: agent, session: session, commands: make(chan map[string]any, 64), acks: map[string]string{}}
 	hello := obj{"type": "hello", "versions": []string{"0.1"}, "role": "emitter", "identity": obj{"agent": agent, "instance": "fake"}, "capabilities": obj{"emits": []string{"session", "run", "tool", "attention"}}}
 	if accepts != nil {
-		hello["capabilities"].(obj)["control"] = obj{"accepts": accepts, "ack_window_ms": 2000}
+		hello["capabilities"].(obj)["control"] = obj{"accepts": accepts, "ack_window_ms": cmp.Or(w.window, 2000)}
 	}
 	tg.write(hello)
 	ctx, stop := context.WithCancel(context.Background())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -30,6 +32,8 @@ type world struct {
 	log  *syncBuffer
 	c    *collector.Collector
 	stop func()
+
+	window int // the targets' ack window, in ms; 0 is 2000
 }
 
 type syncBuffer struct {
@@ -87,6 +91,15 @@ func (w *world) serve(limits collector.Limits, address string) {
 			w.t.Errorf("the collector: %v", err)
 		}
 	})
+}
+
+// metrics is what the collector counts.
+func (w *world) metrics() string {
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://127.0.0.1/metrics", nil)
+	req.Header.Set("Authorization", "Bearer "+token)
+	w.c.Handler().ServeHTTP(rec, req)
+	return rec.Body.String()
 }
 
 // open opens the page with a token in its fragment.
