@@ -66,6 +66,7 @@ type Process struct {
 
 	mu         sync.Mutex
 	reaped     bool // the agent's pid is no longer ours
+	stops      int  // of an agent without a PTY, as far as they were taken from the kernel
 	passed     syscall.Signal
 	passedAt   time.Time
 	terminated bool
@@ -167,7 +168,7 @@ func (p *Process) runDirect(hadTTY bool) {
 	over := make(chan error, 1)
 	go func() {
 		for {
-			st, err := waitChild(p.pid, &p.mu, &p.reaped)
+			st, err := p.waitAgent()
 			if err != nil {
 				over <- err
 				return
@@ -179,12 +180,13 @@ func (p *Process) runDirect(hadTTY bool) {
 		}
 	}()
 	var st syscall.WaitStatus
+	stops := 0 // heard of
 	for ended := false; !ended; {
 		select {
 		case sig := <-p.sigs.ch:
 			p.passDirect(sig.(syscall.Signal), hadTTY)
 		case <-p.sigs.cont:
-			p.continued()
+			p.continued(stops)
 		case err := <-over:
 			p.spec.Log.Error("the agent's end was taken by somebody else", "err", err)
 			p.mu.Lock()
@@ -193,7 +195,8 @@ func (p *Process) runDirect(hadTTY bool) {
 			st, ended = 255<<8, true
 		case st = <-changes:
 			if st.Stopped() {
-				p.mirrorStop(st.StopSignal())
+				stops++
+				p.mirrorStop(st.StopSignal(), stops)
 			} else {
 				ended = true
 			}
@@ -232,7 +235,7 @@ func (p *Process) passDirect(sig syscall.Signal, hadTTY bool) {
 // mirrorStop stops us because the agent was stopped. We do not stop before it
 // does, and not when it ignores the request: the shell then sees of its job
 // what it would see of the agent.
-func (p *Process) mirrorStop(sig syscall.Signal) {
+func (p *Process) mirrorStop(sig syscall.Signal, stops int) {
 	// We may have been stopped with it, by a signal to the group that cannot be
 	// caught, and hear of it only now that both go on.
 	for range 2 {
@@ -242,17 +245,25 @@ func (p *Process) mirrorStop(sig syscall.Signal) {
 		}
 	}
 	if p.sigs.suspend(sig, false) {
-		p.continued()
+		p.continued(stops)
 	}
 }
 
-// continued is called when we were continued. A shell continues the group, and
-// the agent with us; who continued us alone meant the agent.
-func (p *Process) continued() {
+// continued is called when we were continued, and had heard of so many stops.
+// A shell continues the group, and the agent with us; who continued us alone
+// meant the agent. One that has stopped anew since is left to its stop.
+func (p *Process) continued(stops int) {
 	time.Sleep(10 * time.Millisecond)
-	if p.haltedByOthers() {
+	if p.haltedByOthers() && !p.stoppedSince(stops) {
 		_ = p.signalAgent(syscall.SIGCONT)
 	}
+}
+
+// stoppedSince says whether the agent has stopped more than so many times.
+func (p *Process) stoppedSince(stops int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stops > stops || !p.reaped && stopUntaken(p.pid)
 }
 
 // halted says whether the agent is stopped right now.

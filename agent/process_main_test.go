@@ -44,11 +44,11 @@ func TestMain(m *testing.M) {
 }
 
 // wrapMain is what aep-wrap does with an agent, and nothing else. Of its own
-// words, which come first: tee=FILE, log=FILE, panic.
+// words, which come first: tee=FILE, log=FILE, panic=FILE (when that is there).
 func wrapMain(args []string) int {
 	spec := Spec{Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	defer RestoreTerminal()
-	crash := false
+	crash := ""
 	for len(args) > 0 {
 		word, value, _ := strings.Cut(args[0], "=")
 		switch word {
@@ -67,7 +67,7 @@ func wrapMain(args []string) int {
 			}
 			spec.Log = slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		case "panic":
-			crash = true
+			crash = value
 		case "--":
 			args = args[1:]
 			fallthrough
@@ -77,8 +77,8 @@ func wrapMain(args []string) int {
 				spec.Path, spec.Args = path, args
 				var p *Process
 				if p, err = Start(spec); err == nil {
-					if crash {
-						go func() { time.Sleep(500 * time.Millisecond); panic("as told") }()
+					if crash != "" {
+						go crashAt(crash)
 					}
 					return Reraise(p.Wait())
 				}
@@ -93,6 +93,16 @@ func wrapMain(args []string) int {
 		args = args[1:]
 	}
 	return 2
+}
+
+// crashAt panics once a file is there.
+func crashAt(file string) {
+	for {
+		if _, err := os.Stat(file); err == nil {
+			panic("as told")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // playMain are agents with one habit each.

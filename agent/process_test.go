@@ -138,9 +138,7 @@ func TestDirectInterruptComesOnce(t *testing.T) {
 	s.send("\x1a")
 	s.expect("Stopped")
 	s.expect("$ ")
-	s.send("fg\n")
-	s.expect("@play report")
-	time.Sleep(settle)
+	s.fg()
 	s.send("\x03")
 	s.expect("got interrupt.")
 	s.send("\x1abg\n")
@@ -158,6 +156,39 @@ func TestDirectStop(t *testing.T) {
 	s.send("fg\n")
 	s.expect("on-again")
 	s.expect("$ ")
+}
+
+// Who stops the agent right after it was continued means that: the news of our
+// own continuation, which comes late, does not undo it.
+func TestStoppedAnew(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	p := &Process{pid: cmd.Process.Pid}
+	stop := func() {
+		_ = cmd.Process.Signal(syscall.SIGSTOP)
+		eventually(t, "its stop", p.halted)
+	}
+	taken := func() {
+		if st, err := p.waitAgent(); err != nil || !st.Stopped() {
+			t.Fatalf("%v, %v", st, err)
+		}
+	}
+	stop()
+	taken()
+	_ = cmd.Process.Signal(syscall.SIGCONT) // the group
+	stop()
+	if p.continued(1); !p.halted() {
+		t.Error("a stop that nobody has heard of is undone")
+	}
+	taken()
+	if p.continued(1); !p.halted() {
+		t.Error("a stop that is about to be heard of is undone")
+	}
+	p.continued(2) // us alone
+	eventually(t, "it goes on", func() bool { return !p.halted() })
 }
 
 func TestTee(t *testing.T) {
@@ -734,7 +765,7 @@ func TestShortPauses(t *testing.T) {
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := startOnTerminal(t, "sleep", "100")
+	p, _ := startOnTerminal(t, "sleep", "100000")
 	for i := range 150 {
 		_ = syscall.Kill(p.root, syscall.SIGSTOP) // the shim tells of it late
 		if err := p.Pause(); err != nil {

@@ -18,7 +18,7 @@ import (
 //
 // Three goroutines touch it. The pumps move bytes, one each way. run is told
 // by the shim, by signals and by the pumps what happens, and alone changes the
-// user's terminal, but for restoreTerminal, which may come from anywhere.
+// user's terminal, but for RestoreTerminal, which may come from anywhere.
 type terminal struct {
 	p       *Process
 	in, out int
@@ -50,7 +50,7 @@ type terminal struct {
 
 	modesMu sync.Mutex
 	modes   modes
-	changed chan struct{} // the modes did
+	undone  string // their undoing, as the shim knows it; of pumpOut alone
 
 	// Of run alone.
 	background bool // our process group is not the terminal's foreground
@@ -108,7 +108,7 @@ func startTerminal(p *Process) (err error) {
 		inDone: make(chan struct{}), outDone: make(chan struct{}),
 		flushes: make(chan chan struct{}, 4), lost: make(chan struct{}),
 		inTrouble: make(chan struct{}, 1),
-		typing:    make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		typing:    make(chan struct{}, 1),
 	}
 	var undo []func()
 	defer func() {
@@ -460,7 +460,6 @@ func (t *terminal) run() {
 	if t.background {
 		tick.Reset(100 * time.Millisecond)
 	}
-	undone := "" // the undoing that the shim knows
 	lost := t.lost
 	var st syscall.WaitStatus
 	for ended := false; !ended; {
@@ -493,14 +492,6 @@ func (t *terminal) run() {
 		case <-lost:
 			lost = nil
 			t.hangUp()
-		case <-t.changed:
-			t.modesMu.Lock()
-			undo := string(t.modes.undo(true))
-			t.modesMu.Unlock()
-			if undo != undone {
-				undone = undo
-				_ = t.shim.send(msgUndo, []byte(undo))
-			}
 		}
 		if t.background {
 			tick.Reset(100 * time.Millisecond)
@@ -853,16 +844,18 @@ func (t *terminal) pumpOut() {
 	}
 }
 
-// follow keeps what is known of the output: the modes, and the copy.
+// follow keeps what is known of the output: the modes, and the copy. The shim
+// hears how to undo what is not yet on the screen: we may be killed right after.
 func (t *terminal) follow(b []byte) {
 	t.modesMu.Lock()
-	changed := t.modes.feed(b)
+	undo := t.undone
+	if t.modes.feed(b) {
+		undo = string(t.modes.undo(true))
+	}
 	t.modesMu.Unlock()
-	if changed {
-		select {
-		case t.changed <- struct{}{}:
-		default:
-		}
+	if undo != t.undone {
+		t.undone = undo
+		_ = t.shim.send(msgUndo, []byte(undo))
 	}
 	if t.p.tee != nil {
 		t.p.tee.copy.put(b)

@@ -195,6 +195,27 @@ func (s *screen) settings() unix.Termios {
 	return *t
 }
 
+// foreground is the process group that has the terminal.
+func (s *screen) foreground() (group int) {
+	s.t.Helper()
+	conn, err := s.master.SyscallConn()
+	if err == nil {
+		_ = conn.Control(func(fd uintptr) { group, err = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return group
+}
+
+// fg has the shell, which has the terminal, give it to its job.
+func (s *screen) fg() {
+	s.t.Helper()
+	own := s.foreground()
+	s.send("fg\n")
+	eventually(s.t, "the job's foreground", func() bool { return s.foreground() != own })
+}
+
 func isRaw(t unix.Termios) bool { return t.Lflag&(unix.ICANON|unix.ECHO|unix.ISIG) == 0 }
 
 func (s *screen) waitRaw(want bool) {
@@ -251,10 +272,43 @@ func atoi(t *testing.T, s string) int {
 // so long that only what never comes fails it.
 const patience = time.Minute
 
-// settle is for a shell that has just printed something to have started its
-// next command: a child of vfork that is stopped before its exec, and its
-// parent with it, show as running to any shell.
+// settle is for what should not happen to happen.
 const settle = 100 * time.Millisecond
+
+// sleeps waits until a script has started its sleep: a child of vfork that is
+// stopped before its exec, and its parent with it, show as running to any shell.
+func sleeps(t *testing.T, script int) {
+	t.Helper()
+	eventually(t, "its sleep", func() bool {
+		all, _ := snapshot()
+		for _, p := range descend(all, func(p Proc) bool { return p.Pid == script }) {
+			if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Pid)); string(name) == "sleep\n" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// fifo makes a pipe by name, at which a script can be kept without a child; open
+// lets it go on.
+func fifo(t *testing.T) (name string, open func()) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name, func() {
+		t.Helper()
+		eventually(t, "somebody at the pipe", func() bool {
+			f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0)
+			if err == nil {
+				f.Close()
+			}
+			return err == nil
+		})
+	}
+}
 
 func TestTerminalKeepsEveryByte(t *testing.T) {
 	t.Run("in", func(t *testing.T) {
@@ -411,11 +465,14 @@ func TestTerminalStderrElsewhere(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	t.Run("a program that catches nothing", func(t *testing.T) {
 		s := shell(t)
-		s.send("$BIN @wrap sh -c 'echo me=$$; sleep 0.2; read x; echo got-$x; exit 9'\n")
+		gate, open := fifo(t)
+		s.send("$BIN @wrap sh -c 'echo me=$$; : <" + gate + "; read x; echo got-$x; exit 9'\n")
 		pid := atoi(t, s.expectRE(`me=(\d+)`)[1])
 		s.waitRaw(true)
-		time.Sleep(settle)
-		for range 3 {
+		for i := range 3 {
+			if i == 1 {
+				open()
+			}
 			s.send("\x1a")
 			s.expect("Stopped")
 			s.expect("$ ")
@@ -456,14 +513,15 @@ func TestSuspend(t *testing.T) {
 	})
 	t.Run("in the background and back", func(t *testing.T) {
 		s := shell(t)
-		s.send("$BIN @wrap sh -c 'echo on$((1+1)); sleep 0.5; echo still; read x; echo got-$x; exit 8'\n")
+		gate, open := fifo(t)
+		s.send("$BIN @wrap sh -c 'echo on$((1+1)); : <" + gate + "; echo sti''ll; read x; echo got-$x; exit 8'\n")
 		s.expect("on2")
 		s.waitRaw(true)
-		time.Sleep(settle)
 		s.send("\x1a")
 		s.expect("Stopped")
 		s.expect("$ ")
 		s.send("bg\n")
+		open()
 		s.expect("still") // its output goes on
 		s.send("echo sh-$((40+2))\n")
 		s.expect("sh-42")
@@ -498,11 +556,12 @@ func TestSuspend(t *testing.T) {
 	})
 	t.Run("by fg while it runs in the background", func(t *testing.T) {
 		s := shell(t)
-		s.send("$BIN @wrap sh -c 'sleep 1; read x; echo got-$x' &\n")
-		s.expect("$ ")
-		time.Sleep(300 * time.Millisecond)
+		gate, open := fifo(t)
+		s.send("$BIN @wrap sh -c 'echo on$((1+1)); : <" + gate + "; read x; echo got-$x' &\n")
+		s.expect("on2")
 		s.send("fg\n")
 		s.waitRaw(true)
+		open()
 		s.send("hello\n")
 		s.expect("got-hello")
 	})
@@ -573,25 +632,13 @@ func TestSettingsOfTheFirstForeground(t *testing.T) {
 		fg(s)
 		return s.expectRE(`a2:(\S+)`)[1]
 	}
-	group := func(s *screen) (n int) {
-		conn, err := s.master.SyscallConn()
-		if err == nil {
-			_ = conn.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
-		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		return n
-	}
 	stopped := func(s *screen) {
 		eventually(s.t, "a stop by reading from the background", func() bool {
 			s.send("jobs\n")
 			time.Sleep(settle)
 			return strings.Contains(s.rest(), "Stopped")
 		})
-		own := group(s)
-		s.send("fg\n")
-		eventually(s.t, "the foreground", func() bool { return group(s) != own })
+		s.fg()
 		s.send("word\n")
 	}
 	running := func(s *screen) { s.send("fg\n") } // of which nobody tells a wrapper
@@ -628,7 +675,6 @@ func TestSettingsOfTheFirstForeground(t *testing.T) {
 		s.send("$BIN @wrap sh -c 'stty -echo intr ^X; stty -g; echo me=$$; read x; stty -g; echo end'\n")
 		m := s.expectRE(`([0-9a-f:]{40,})\s+me=(\d+)`)
 		s.waitRaw(true)
-		time.Sleep(settle)
 		s.send("\x1a")
 		s.expect("Stopped")
 		s.expect("$ ")
@@ -684,7 +730,7 @@ func TestTypedAhead(t *testing.T) {
 
 func TestInterrupt(t *testing.T) {
 	s := shell(t)
-	s.send("$BIN @wrap sh -c 'echo on$((1+1)); sleep 20'; echo =$?=\n")
+	s.send("$BIN @wrap sh -c 'echo on$((1+1)); sleep 1000'; echo =$?=\n")
 	s.expect("on2")
 	s.waitRaw(true)
 	s.send("\x03")
@@ -720,9 +766,11 @@ func TestSignalsArePassedOn(t *testing.T) {
 // terminal.
 func TestBackgroundSurvivesANormalEnd(t *testing.T) {
 	s := shell(t)
-	s.send("$BIN @wrap sh -c '(sleep 0.5; echo late-$((40+2)); sleep 0.3; tty <&1; exec sleep 30) & echo pid=$!; exit 3'; echo =$?=\n")
+	gate, open := fifo(t)
+	s.send("$BIN @wrap sh -c '(: <" + gate + "; echo late-$((40+2)); tty <&1; exec sleep 1000) & echo pid=$!; exit 3'; echo =$?=\n")
 	pid := atoi(t, s.expectRE(`pid=(\d+)`)[1])
 	s.expect("=3=") // at once
+	open()
 	s.expect("late-42")
 	s.expectRE(`/dev/\w+`)
 	if !running(pid) {
@@ -796,14 +844,43 @@ func TestNothingIsUndoneAtANormalEnd(t *testing.T) {
 	}
 }
 
+// The shim knows how to undo what the agent did to the screen before that is
+// there: the wrapper may be killed right after.
+func TestTheShimIsAheadOfTheScreen(t *testing.T) {
+	pair, err := socketpair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*wire
+	for i := range pair {
+		if ends[i], err = newWire(pair[i]); err != nil {
+			t.Fatal(err)
+		}
+		defer ends[i].close()
+	}
+	term := &terminal{p: &Process{}, shim: ends[0]}
+	const on, off = "\x1b[?1049h", "\x1b[?1049l"
+	for _, out := range []string{on, off} {
+		term.follow([]byte(out + "text"))
+		_ = ends[1].conn.SetReadDeadline(time.Now().Add(time.Second)) // it is there, or never
+		if kind, body, _, err := ends[1].receive(); err != nil || kind != msgUndo || bytes.Contains(body, []byte(off)) != (out == on) {
+			t.Errorf("%q: the shim hears %q %q, %v", out, kind, body, err)
+		}
+	}
+}
+
 // The wrapper's death, which it cannot help, leaves a usable terminal, and the
 // agent is hung up on.
 func TestWrapperDies(t *testing.T) {
+	crash := filepath.Join(t.TempDir(), "now")
 	for _, c := range []struct {
 		name string
 		args []string
-		kill bool
-	}{{"by SIGKILL", nil, true}, {"by a crash", []string{"panic"}, false}} {
+		die  func(wrapper *os.Process) error
+	}{
+		{"by SIGKILL", nil, func(wrapper *os.Process) error { return wrapper.Kill() }},
+		{"by a crash", []string{"panic=" + crash}, func(*os.Process) error { return os.WriteFile(crash, nil, 0o600) }},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScreen(t)
 			before := s.settings()
@@ -812,15 +889,13 @@ func TestWrapperDies(t *testing.T) {
 			s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			s.run()
 			s.expect("mess.")
-			s.waitRaw(true)
-			time.Sleep(50 * time.Millisecond)
 			all, _ := snapshot()
 			tree := descend(all, func(p Proc) bool { return p.Parent == s.cmd.Process.Pid })
 			if len(tree) != 2 {
 				t.Fatalf("a shim and an agent: %v", tree)
 			}
-			if c.kill {
-				_ = s.cmd.Process.Kill()
+			if err := c.die(s.cmd.Process); err != nil {
+				t.Fatal(err)
 			}
 			s.status()
 			eventually(t, "the settings as before", func() bool { return s.settings() == before })
@@ -853,10 +928,10 @@ func TestHangup(t *testing.T) {
 // A window that is closed over a suspended job ends it.
 func TestHangupWhileSuspended(t *testing.T) {
 	s := shell(t)
-	s.send("$BIN @wrap sh -c 'echo me=$$; sleep 100; echo'\n")
+	s.send("$BIN @wrap sh -c 'echo me=$$; sleep 1000; echo'\n")
 	pid := atoi(t, s.expectRE(`me=(\d+)`)[1])
 	s.waitRaw(true)
-	time.Sleep(settle)
+	sleeps(t, pid)
 	s.send("\x1a")
 	s.expect("Stopped")
 	agent, _ := procByID(pid)
