@@ -167,9 +167,10 @@ class Card {
   update(now) {
     const { r } = this;
     const over = r.status !== 'open' && r.status !== 'answered';
+    const held = this.node.contains(document.activeElement) && document.activeElement;
+    const ends = over !== this.over;
     // A tool that is answered about at once is over, too; its outcome may follow.
-    if (over !== this.over) {
-      if (this.node.contains(document.activeElement)) this.title.focus({ preventScroll: true });
+    if (ends) {
       this.over = over;
       this.since = now;
       this.node.classList.toggle('over', over);
@@ -184,6 +185,9 @@ class Card {
     if (!over) this.answers();
     this.tell();
     this.count(now);
+    // What had the focus may be gone, hidden or closed by an answer: a browser
+    // takes it away then, at once or with the next frame.
+    if (held && (ends || document.activeElement !== held || held.matches(':disabled') || !held.checkVisibility())) this.title.focus({ preventScroll: true });
   }
 
   count(now) {
@@ -336,14 +340,12 @@ class Card {
     const mode = why || 'open';
     if (mode !== this.mode) {
       this.mode = mode;
-      const held = this.act.contains(document.activeElement);
       if (why) this.act.replaceChildren(el('p', 'note', why));
       else if (this.controls) this.act.replaceChildren(this.controls);
       else {
         this.controls = this.build();
         this.act.replaceChildren(this.controls);
       }
-      if (held) this.title.focus({ preventScroll: true });
     }
     if (this.controls && busy !== this.busy) {
       this.busy = busy;

@@ -76,6 +76,8 @@ func TestDeny(t *testing.T) {
 		t.Errorf("the command: %v", c)
 	}
 	tg.accept(c)
+	// What was pressed takes nothing more, and the keyboard is not lost with it.
+	tb.Until("the title in focus", `document.querySelector('.answers fieldset').disabled && document.activeElement.className === 'title'`)
 	tg.settle(c)
 	tb.Sees("Answered by you: Deny (“not on main”).")
 	if got := JS[string](tb, `document.activeElement.className`); got != "title" {
