@@ -311,28 +311,14 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 	if err != nil {
 		return err
 	}
-	var people net.Listener
-	if !o.background {
-		if people, err = a.listenFirst(); err != nil {
-			return err
-		}
-	}
-	lock, err := a.takeCollectorLock(o.background)
+	lock, people, err := a.takePlace(o.background)
 	if err != nil {
-		if people != nil {
-			people.Close()
-		}
 		if o.background && errors.Is(err, errLocked) {
 			return nil // another is there, which is all that was wanted
 		}
 		return err
 	}
 	defer lock.Close()
-	if people == nil {
-		if people, err = a.listenPeople(o.background); err != nil {
-			return err
-		}
-	}
 	socket, err := a.listenSocket()
 	if err != nil {
 		people.Close()
@@ -381,27 +367,55 @@ func (a *app) collect(ctx context.Context, o collectOptions) error {
 	return c.Serve(ctx, socket, people)
 }
 
-// takeCollectorLock takes the right to be the per-user collector. One in the
-// foreground asks one that a wrapper started to make room: nothing is lost by
-// that, for it keeps nothing that the logs do not hold, and wrappers come back.
-func (a *app) takeCollectorLock(background bool) (*os.File, error) {
-	lock, err := lockFile(a.paths.collectorLock())
-	if !errors.Is(err, errLocked) || background {
-		return lock, err
-	}
-	info, ok := a.runningCollector()
-	if !ok || !info.Background {
-		return nil, fmt.Errorf("a collector of yours already runs (process %d, http://%s)", info.PID, info.Address)
-	}
-	if err := unix.Kill(info.PID, unix.SIGTERM); err != nil {
-		return nil, fmt.Errorf("the collector that runs (process %d) does not make room: %w", info.PID, err)
-	}
-	for deadline := time.Now().Add(6 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if lock, err = lockFile(a.paths.collectorLock()); !errors.Is(err, errLocked) {
-			return lock, err
+// makeRoom is how long a collector that was asked to make room, or one that
+// begins or ends, is waited for.
+const makeRoom = 6 * time.Second
+
+// takePlace takes the right to be the per-user collector, and the address for
+// people. One in the foreground asks one that a wrapper started to make room:
+// nothing is lost by that, for it keeps nothing that the logs do not hold, and
+// wrappers come back. One that tells nothing of itself begins or ends.
+func (a *app) takePlace(background bool) (lock *os.File, people net.Listener, err error) {
+	defer func() {
+		if err != nil && people != nil {
+			people.Close()
+		}
+	}()
+	asked := 0
+	for deadline := time.Now().Add(makeRoom); ; time.Sleep(20 * time.Millisecond) {
+		lock, err = lockFile(a.paths.collectorLock())
+		if err == nil && people == nil {
+			if people, err = a.listenPeople(background); err != nil {
+				lock.Close()
+			}
+		}
+		if background || !errors.Is(err, errLocked) {
+			return lock, people, err
+		}
+		switch info, ok := a.runningCollector(); {
+		case ok && !info.Background:
+			return nil, people, fmt.Errorf("a collector of yours already runs (process %d, http://%s)", info.PID, info.Address)
+		case ok && info.PID != asked:
+			// What can fail fails before it is asked. Its own address is had when it is gone.
+			if people == nil {
+				if people, err = a.listenPeople(false); err != nil && !samePort(info.Address, a.cfg.Listen) {
+					return nil, nil, err
+				}
+			}
+			if err := unix.Kill(info.PID, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+				return nil, people, fmt.Errorf("the collector that runs (process %d) does not make room: %w", info.PID, err)
+			}
+			asked, deadline = info.PID, time.Now().Add(makeRoom)
+		case time.Now().After(deadline):
+			return nil, people, fmt.Errorf("a collector of yours (process %d) has the place, and neither answers nor ends", info.PID)
 		}
 	}
-	return nil, fmt.Errorf("the collector that runs (process %d) does not end", info.PID)
+}
+
+func samePort(a, b string) bool {
+	_, pa, _ := net.SplitHostPort(a)
+	_, pb, _ := net.SplitHostPort(b)
+	return pa == pb
 }
 
 // listenSocket binds the wrappers' socket. Whoever holds the lock may take a
@@ -423,22 +437,6 @@ func (a *app) listenSocket() (net.Listener, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-// listenFirst binds the address for people before anything else is touched. It
-// may be that of the collector which is to make room: then it is bound later,
-// and nothing is given here.
-func (a *app) listenFirst() (net.Listener, error) {
-	l, err := a.listenPeople(false)
-	if err == nil {
-		return l, nil
-	}
-	info, ok := a.runningCollector()
-	_, port, _ := net.SplitHostPort(info.Address)
-	if _, want, _ := net.SplitHostPort(a.cfg.Listen); ok && port == want {
-		return nil, nil
-	}
-	return nil, err
 }
 
 // listenPeople binds the address for people. In the background a taken port is

@@ -70,3 +70,22 @@ func TestStartsOneAfterOneThatEnds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// One in the foreground that comes while another begins or ends, which has its
+// place and tells nothing of itself, takes that when it is gone.
+func TestCollectWaitsForOneThatEnds(t *testing.T) {
+	w := newWorld(t)
+	run := filepath.Join(w.home, ".aep", "run")
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := lockFile(filepath.Join(run, "collector.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(500*time.Millisecond, func() { lock.Close() })
+	r := w.run([]string{"AEP_LISTEN=" + freeAddr(t)}, "collect", "--idle-exit", "100ms")
+	if r.code != 0 || !strings.Contains(r.stderr, "collector at ") {
+		t.Errorf("%+v", r)
+	}
+}
