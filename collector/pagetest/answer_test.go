@@ -92,6 +92,7 @@ func TestDeny(t *testing.T) {
 // timed out; another try is the same command still.
 func TestTimeout(t *testing.T) {
 	w := newWorld(t, collector.Limits{})
+	w.window = 2000
 	tg := w.emitter("codex", "s-late", everything...)
 	tg.begin("/srv")
 	tg.ask("shell", obj{"command": "ls"}, nil)

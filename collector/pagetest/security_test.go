@@ -193,7 +193,7 @@ func TestLink(t *testing.T) {
 	tg := w.emitter("claude-code", "s-link", everything...)
 	tg.begin("/srv")
 	_, request := tg.ask("Bash", obj{"command": "make"}, nil)
-	req, err := http.NewRequestWithContext(t.Context(), "POST", w.base+"/link", strings.NewReader(`{"roles":"watch,control","seconds":60}`))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", w.base+"/link", strings.NewReader(`{"roles":"watch,control","seconds":3600}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,6 @@ func TestReconnect(t *testing.T) {
 // wrapper, which is back later than the page is.
 func TestTargetIsBackLater(t *testing.T) {
 	w := newWorld(t, collector.Limits{})
-	w.window = 120_000
 	tg := w.emitter("claude-code", "s-later", everything...)
 	tg.begin("/srv")
 	tg.ask("shell", obj{"command": "ls -la"}, nil)

@@ -25,10 +25,12 @@ type target struct {
 
 	mu       sync.Mutex
 	seq      int
-	heard    []map[string]any
 	commands chan map[string]any
-	acks     map[string]string // id of a command → its ack's line
 }
+
+// patient is an ack window in which no command is sent again, however slow the
+// machine: a target would hear it twice, and take it for the next.
+const patient = 120_000
 
 type obj = map[string]any
 
@@ -42,10 +44,10 @@ func (w *world) emitter(agent, session string, accepts ...string) *target {
 		w.t.Fatal(err)
 	}
 	ws.SetReadLimit(1 << 20)
-	tg := &target{t: w.t, ws: ws, agent: agent, session: session, commands: make(chan map[string]any, 64), acks: map[string]string{}}
+	tg := &target{t: w.t, ws: ws, agent: agent, session: session, commands: make(chan map[string]any, 64)}
 	hello := obj{"type": "hello", "versions": []string{"0.1"}, "role": "emitter", "identity": obj{"agent": agent, "instance": "fake"}, "capabilities": obj{"emits": []string{"session", "run", "tool", "attention"}}}
 	if accepts != nil {
-		hello["capabilities"].(obj)["control"] = obj{"accepts": accepts, "ack_window_ms": cmp.Or(w.window, 2000)}
+		hello["capabilities"].(obj)["control"] = obj{"accepts": accepts, "ack_window_ms": cmp.Or(w.window, patient)}
 	}
 	tg.write(hello)
 	ctx, stop := context.WithCancel(context.Background())
@@ -66,9 +68,6 @@ func (w *world) emitter(agent, session string, accepts ...string) *target {
 				_ = ws.Write(ctx, websocket.MessageText, []byte(`{"type":"pong"}`))
 			}
 			if strings.HasPrefix(typ, "control.") || strings.Contains(typ, ".control.") {
-				tg.mu.Lock()
-				tg.heard = append(tg.heard, m)
-				tg.mu.Unlock()
 				tg.commands <- m
 			}
 		}
