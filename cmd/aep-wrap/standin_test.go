@@ -53,7 +53,7 @@ func standInMain() {
 }
 
 func (s *standIn) serve(accepts, asks []string, window int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience) // of all that a script does
 	defer cancel()
 	socket := filepath.Join(os.Getenv("HOME"), ".aep", "run", "collector.sock")
 	ws, _, err := websocket.Dial(ctx, "http://collector/socket", &websocket.DialOptions{HTTPClient: &http.Client{Transport: &http.Transport{
