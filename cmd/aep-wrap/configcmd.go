@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -28,12 +29,14 @@ the one that --config names: a key that a command does not know, it leaves alone
 		Use:   "check [FILE]",
 		Short: "Say all that is wrong with a configuration file",
 		Long: `Reads the file and says all that is wrong with it, each on a line of its own with
-the line of the file. The exit code is 0 when nothing is, and 2 when something is.
-What files the settings name is not looked at.`,
+the line of the file; with --json as one object {"file", "found", "settings",
+"findings": [{"line", "text"}]}. The exit code is 0 when nothing is, and 2 when
+something is. What files the settings name is not looked at.`,
 		Example: `  aep-wrap config check
   aep-wrap config check deploy.yaml`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.cfg, _, _ = loadSettings(cmd.Flags(), a.Getenv, a.paths, false) // --json and --quiet; what is wrong is said below
 			path := a.paths.config()
 			if len(args) > 0 {
 				path = args[0]
@@ -60,6 +63,19 @@ of notifications are hidden. What is wrong is said, and makes the exit code 2.`,
 	return cmd
 }
 
+// checked is what config check --json tells.
+type checked struct {
+	File     string    `json:"file"`
+	Found    bool      `json:"found"`    // else the defaults hold
+	Settings int       `json:"settings"` // how many it names that there are
+	Findings []mistake `json:"findings"`
+}
+
+type mistake struct {
+	Line int    `json:"line,omitempty"`
+	Text string `json:"text"`
+}
+
 // checkConfig says all that is wrong with a file.
 func (a *app) checkConfig(path string, named bool) error {
 	found, errs := readConfigFile(path, named)
@@ -71,24 +87,45 @@ func (a *app) checkConfig(path string, named bool) error {
 			}
 		}
 	}
-	line := func(err error) (n int) {
-		_, _ = fmt.Sscanf(strings.TrimPrefix(err.Error(), path+":"), "%d", &n)
-		return n
-	}
-	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(line(a), line(b)) })
+	told := checked{File: path, Found: found != nil, Settings: len(found), Findings: []mistake{}}
 	for _, err := range errs {
-		a.warn("%v", err)
+		m := mistake{Text: err.Error()}
+		if rest, here := strings.CutPrefix(m.Text, path+":"); here {
+			if n, text, numbered := strings.Cut(rest, ": "); numbered {
+				if line, err := strconv.Atoi(n); err == nil {
+					m = mistake{line, text}
+				}
+			}
+		}
+		told.Findings = append(told.Findings, m)
 	}
+	slices.SortStableFunc(told.Findings, func(a, b mistake) int { return cmp.Compare(a.Line, b.Line) })
 	switch {
+	case a.cfg.JSON:
+		if err := a.encoder().Encode(told); err != nil {
+			return err
+		}
 	case len(errs) > 0:
-		return &exitError{code: 2}
+		for _, m := range told.Findings {
+			a.warn("%s", m.in(path))
+		}
 	case a.cfg.Quiet:
 	case found == nil:
 		fmt.Fprintf(a.Stdout, "%s is not there: the defaults hold\n", visible(path))
 	default:
 		fmt.Fprintf(a.Stdout, "%s: %s, nothing wrong\n", visible(path), count(len(found), "setting"))
 	}
+	if len(errs) > 0 {
+		return &exitError{code: 2}
+	}
 	return nil
+}
+
+func (m mistake) in(path string) string {
+	if m.Line == 0 {
+		return m.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", path, m.Line, m.Text)
 }
 
 // holding is a setting as config show tells it.

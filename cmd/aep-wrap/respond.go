@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -182,6 +184,13 @@ func (q *ask) fault(answer control.Answer) error {
 		data["values"] = answer.Values
 	}
 	_, fault := q.Read(data)
+	if fault == "" && len(q.Fields) > 0 { // a target leaves out what it has no field for, and a slip of the pen with it
+		for _, id := range slices.Sorted(maps.Keys(answer.Values)) {
+			if !slices.ContainsFunc(q.Fields, func(f event.FormField) bool { return f.ID == id }) {
+				fault = "data.answer.values." + id + " is no field of the form"
+			}
+		}
+	}
 	if fault == "" {
 		return nil
 	}
