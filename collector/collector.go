@@ -74,7 +74,7 @@ type Collector struct {
 	drainOnce sync.Once
 
 	local  atomic.Int64 // open connections on unix sockets
-	taken  atomic.Int64 // connections of streams that were taken over
+	taken  atomic.Int64 // connections that are, or may be, taken over from net/http
 	claims claims
 	open   sockets
 	guests guests
@@ -345,11 +345,6 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { c.open.drain(timeout) })
-	wg.Go(func() {
-		for c.taken.Load() > 0 && timeout.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
-	})
 	for _, s := range servers {
 		wg.Go(func() {
 			if s.Shutdown(timeout) != nil {
@@ -358,6 +353,10 @@ func (c *Collector) Serve(ctx context.Context, listeners ...net.Listener) error 
 		})
 	}
 	wg.Wait()
+	// Of what net/http does not know any more none is new from here on.
+	for c.taken.Load() > 0 && timeout.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 	c.look.close()
 	return err
 }

@@ -114,7 +114,7 @@ type resume struct {
 
 // prepare looks for the logs that a subscription may have to be served from:
 // before it is registered, for it reads files. What it finds of sessions that
-// are not held is for subscribe.
+// are not held, nil where that is nothing, is for subscribe.
 func (h *hub) prepare(from []resume) (gone map[string]*buffer) {
 	if h.logs.dir == "" || len(from) == 0 {
 		return nil
@@ -152,9 +152,7 @@ func (h *hub) prepare(from []resume) (gone map[string]*buffer) {
 		gone = map[string]*buffer{}
 		agents := h.logs.agents()
 		for _, session := range unknown {
-			if b := h.logs.find(agents, session); b != nil {
-				gone[session] = b
-			}
+			gone[session] = h.logs.find(agents, session)
 		}
 	}
 	return gone
@@ -187,7 +185,11 @@ func (h *hub) subscribe(c *consumer, from []resume, all bool, gone map[string]*b
 	for _, r := range from {
 		b := h.store.sessions[r.session]
 		if b == nil {
-			if b = gone[r.session]; b != nil && r.pos.Less(b.floor) {
+			var looked bool
+			if b, looked = gone[r.session]; !looked { // forgotten since
+				b = h.logs.find(h.logs.agents(), r.session)
+			}
+			if b != nil && r.pos.Less(b.floor) {
 				c.read(&span{buf: b, at: key{Position: r.pos}, hi: h.arrivals, deep: true, off: -1})
 			}
 			continue

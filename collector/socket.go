@@ -146,6 +146,8 @@ func (c *Collector) socket(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, http.StatusUpgradeRequired, problem{Error: "upgrade-required", Detail: "/socket speaks WebSocket"})
 		return
 	}
+	c.taken.Add(1)
+	defer c.taken.Add(-1)
 	may := c.allowed(r)
 	hj := &hijacker{ResponseWriter: w, stall: c.limits.Stall}
 	// Host and Origin were checked for every path.
@@ -391,16 +393,22 @@ func (s *socket) publish() {
 		return
 	}
 	s.c.touch()
-	for _, it := range s.pending {
-		s.claim(it)
-	}
-	s.c.hub.publish(s.pending)
-	s.c.look.look(s.pending)
-	for _, it := range s.pending {
-		if endsSession(it.Type) {
+	for rest := s.pending; len(rest) > 0; {
+		// Up to the next end of a session: what follows claims it again.
+		n := 1 + slices.IndexFunc(rest, func(it *item) bool { return endsSession(it.Type) })
+		if n == 0 {
+			n = len(rest)
+		}
+		for _, it := range rest[:n] {
+			s.claim(it)
+		}
+		s.c.hub.publish(rest[:n])
+		if it := rest[n-1]; endsSession(it.Type) {
 			s.unclaim(it.Session)
 		}
+		rest = rest[n:]
 	}
+	s.c.look.look(s.pending)
 	clear(s.pending)
 	s.pending = s.pending[:0]
 }

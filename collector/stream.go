@@ -251,7 +251,9 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
 	out := newResponse(w, c.limits.Stall, &c.pace)
+	c.taken.Add(1) // before net/http forgets it: the end waits for one of us
 	if !sub.live || !out.takeOver(r) {
+		c.taken.Add(-1)
 		if c.serveStream(r, sub, gone, out) == lost && !sub.live {
 			// The body has no other way to say that it is not all.
 			panic(http.ErrAbortHandler)
@@ -259,7 +261,6 @@ func (c *Collector) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// On a goroutine of its own: what net/http holds for a request is free then.
-	c.taken.Add(1)
 	go func() {
 		defer c.taken.Add(-1)
 		defer out.close()
