@@ -2,11 +2,13 @@ package collector
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -19,10 +21,32 @@ import (
 	"aep-wrap/event"
 )
 
+// prompt is a connection that says hello with its request: no patience is too
+// short for it, however slow the machine.
+type prompt struct {
+	net.Conn
+	hello []byte
+}
+
+func (c *prompt) Write(p []byte) (int, error) {
+	hello := c.hello
+	c.hello = nil
+	n, err := c.Conn.Write(append(bytes.Clone(p), hello...))
+	return min(n, len(p)), err
+}
+
 // lives wants the endpoint to answer everybody else as ever.
 func (s *server) lives() {
 	s.t.Helper()
-	p := s.hello("both")
+	tr := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &prompt{conn, masked(`{"type":"hello","versions":["0.1"],"role":"both"}`)}, err
+	}}
+	defer tr.CloseIdleConnections()
+	at := *s
+	at.http = &http.Client{Transport: tr}
+	p := at.dial("", nil)
+	p.wants(`{"type":"hello"}`)
 	p.say(`{"type":"subscribe","id":"lives","filter":{"session":"lives"}}`)
 	p.wants(`{"type":"subscribed","id":"lives"}`)
 	line := ev("lives", 0, time.Now().UnixNano())
@@ -219,7 +243,7 @@ func TestMembersOfEveryKind(t *testing.T) {
 // Fifty thousand events pass a consumer that reads nothing and one that reads
 // late; what is held, and so what they cost, stays bounded.
 func TestFiftyThousandEventsPass(t *testing.T) {
-	l := Limits{SessionEvents: 2000, HeldBytes: 4 << 20}
+	l := Limits{SessionEvents: 2000, HeldBytes: 4 << 20, Silence: time.Hour}
 	s := serve(t, Config{Limits: l})
 	mute, late := s.hello("consumer"), s.hello("consumer")
 	for _, p := range []*peer{mute, late} {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,9 +36,27 @@ type server struct {
 	t    *testing.T
 	base string
 	http *http.Client
-	log  *bytes.Buffer
+	log  *logBuffer
 	stop context.CancelFunc
 	done chan error
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // serve runs a collector on loopback until the test ends.
@@ -52,7 +71,7 @@ func serve(t *testing.T, cfg Config) *server {
 
 func serveOn(t *testing.T, cfg Config, base string, listeners ...net.Listener) *server {
 	t.Helper()
-	s := &server{t: t, base: base, log: &bytes.Buffer{}, done: make(chan error, 1)}
+	s := &server{t: t, base: base, log: &logBuffer{}, done: make(chan error, 1)}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -265,17 +265,13 @@ func TestReplayedCommand(t *testing.T) {
 	ack = strings.Replace(ack, "progress.status", "control.accepted", 1)
 	for range 3 {
 		sender.say(command)
-		raw, err := target.raw()
-		if err != nil || raw != command {
-			t.Fatalf("%s, %v", raw, err)
+		if raw := target.line(); raw != command {
+			t.Fatal(raw)
 		}
 		target.say(ack)
 		acks := 0
 		for acks == 0 {
-			raw, err := sender.raw()
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := sender.line()
 			var m map[string]any
 			if json.Unmarshal([]byte(raw), &m) != nil {
 				t.Fatal(raw)

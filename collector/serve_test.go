@@ -254,8 +254,9 @@ func TestIdleExit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const idle = time.Second
-	// before comes when others can connect, and the time has not begun.
-	start := func(t *testing.T, before func(tcp net.Listener, path string)) chan error {
+	// before comes when others can connect, and the time has not begun. It does
+	// not run before in says that who came is in: a busy machine takes its time.
+	start := func(t *testing.T, before func(tcp net.Listener, path string), in func(*Collector) bool) chan error {
 		tcp, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -269,6 +270,7 @@ func TestIdleExit(t *testing.T) {
 		c := New(Config{IdleExit: idle})
 		done := make(chan error, 1)
 		go func() { done <- c.Serve(t.Context(), tcp, unix) }()
+		within(t, "who came is in", func() bool { c.touch(); return in(c) })
 		return done
 	}
 	ended := func(done chan error, within time.Duration) bool {
@@ -283,7 +285,7 @@ func TestIdleExit(t *testing.T) {
 		}
 	}
 	t.Run("nobody", func(t *testing.T) {
-		done := start(t, func(net.Listener, string) {})
+		done := start(t, func(net.Listener, string) {}, func(c *Collector) bool { return c.ready.Load() })
 		if !ended(done, time.Minute) {
 			t.Error("it goes on")
 		}
@@ -295,7 +297,7 @@ func TestIdleExit(t *testing.T) {
 			if conn, err = net.Dial("unix", path); err != nil {
 				t.Fatal(err)
 			}
-		})
+		}, func(c *Collector) bool { return c.local.Load() > 0 })
 		if ended(done, 2*idle) {
 			t.Error("it ended under a wrapper")
 		}
@@ -312,7 +314,7 @@ func TestIdleExit(t *testing.T) {
 				t.Fatal(err)
 			}
 			fmt.Fprintf(conn, "GET /stream HTTP/1.1\r\nHost: %s\r\n\r\n", tcp.Addr())
-		})
+		}, func(c *Collector) bool { return c.hub.watching() > 0 })
 		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatal(resp, err)
 		}
@@ -328,15 +330,19 @@ func TestIdleExit(t *testing.T) {
 
 // Slow senders are given up, and hold nobody up.
 func TestSlowSenders(t *testing.T) {
-	s := serve(t, Config{Limits: Limits{Header: 100 * time.Millisecond, BodyTimeout: 100 * time.Millisecond, Idle: 100 * time.Millisecond}})
-	addr := strings.TrimPrefix(s.base, "http://")
-	for _, tt := range []struct{ name, send, want string }{
-		{"a header that does not end", "GET /events HTTP/1.1\r\nHost: localhost\r\nX-A: ", ""},
-		{"a body that does not end", "POST /events HTTP/1.1\r\nHost: localhost\r\nAEP-Version: 0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", "400 Bad Request"},
-		{"nothing at all", "", ""},
+	const soon = 100 * time.Millisecond
+	for _, tt := range []struct {
+		name       string
+		limits     Limits
+		send, want string
+	}{
+		{"a header that does not end", Limits{Header: soon}, "GET /events HTTP/1.1\r\nHost: localhost\r\nX-A: ", ""},
+		{"a body that does not end", Limits{BodyTimeout: soon}, "POST /events HTTP/1.1\r\nHost: localhost\r\nAEP-Version: 0.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", "400 Bad Request"},
+		{"nothing at all", Limits{Header: soon}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", addr)
+			s := serve(t, Config{Limits: tt.limits})
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
 			if err != nil {
 				t.Fatal(err)
 			}
