@@ -55,6 +55,8 @@ type ServerConfig struct {
 	// Beside says whether the runtime's hooks tell the facts as well; nil is
 	// never.
 	Beside func() bool
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // nil is the real network; for tests
 }
 
 // Server follows a runtime's server: its event stream, over and over until it
@@ -108,7 +110,7 @@ func FollowServer(c ServerConfig) (*Server, error) {
 	s := &Server{cfg: c, base: base, begun: time.Now(), done: make(chan struct{}), up: make(chan struct{}), closing: make(chan struct{}), heard: make(chan struct{}, 1),
 		last: map[string]time.Time{}, asked: map[string]bool{}, part: map[string]string{}}
 	s.client = &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, ResponseHeaderTimeout: serverPatience},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: c.dial, DisableCompression: true, ResponseHeaderTimeout: serverPatience},
 		// An address that the server sends us on to is not the one that we were
 		// told to trust with a password.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,10 +28,47 @@ import (
 	"aep-wrap/redaction"
 )
 
-// fakeServer is a runtime's server: the test puts items into its stream.
+// place is where a server listens, or does not yet: in the test's bubble, so
+// that nothing hangs on how fast the machine is.
+type place struct {
+	empty  atomic.Bool // nobody listens
+	conns  chan net.Conn
+	closed chan struct{}
+	close  sync.Once
+}
+
+func (p *place) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *place) Close() error   { p.close.Do(func() { close(p.closed) }); return nil }
+func (p *place) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4096} }
+
+func (p *place) dial(context.Context, string, string) (net.Conn, error) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: p.Addr(), Err: syscall.ECONNREFUSED}
+	if p.empty.Load() {
+		return nil, refused
+	}
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, refused
+	}
+}
+
+// fakeServer is a runtime's server: the test, which is a bubble, puts items into
+// its stream.
 type fakeServer struct {
 	t *testing.T
 	*httptest.Server
+	at      *place
 	mu      sync.Mutex
 	streams int               // opened so far
 	push    chan string       // raw bytes of the stream; "" ends it
@@ -42,9 +81,10 @@ type fakeServer struct {
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
-	f := &fakeServer{t: t, push: make(chan string, 100), bodies: map[string]string{"/session/status": "{}", "/permission": "[]", "/question": "[]"},
+	f := &fakeServer{t: t, at: &place{conns: make(chan net.Conn), closed: make(chan struct{})}, push: make(chan string, 100), bodies: map[string]string{"/session/status": "{}", "/permission": "[]", "/question": "[]"},
 		posts: make(chan string, 10), status: map[string]int{}, deaf: map[string]int{}, ill: map[string][]ill{}}
-	f.Server = httptest.NewServer(f)
+	f.Server = &httptest.Server{Listener: f.at, Config: &http.Server{Handler: f}}
+	f.Start()
 	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
 	return f
 }
@@ -178,7 +218,7 @@ func newServerWorld(t *testing.T, f *fakeServer, change func(*ServerConfig)) *se
 		Gate:  redaction.NewGate(redaction.DefaultPolicy(), redaction.NewPipeline(redaction.Options{})),
 		Sinks: []Sink{w.basket}, Control: w.target, Patience: Patience{Both: time.Minute},
 	})
-	c := ServerConfig{Serving: a.Server, At: adapters.Served{URL: f.URL}, Road: w.road, Say: func(s string) { w.said <- s }}
+	c := ServerConfig{Serving: a.Server, At: adapters.Served{URL: f.URL}, Road: w.road, Say: func(s string) { w.said <- s }, dial: f.at.dial}
 	if change != nil {
 		change(&c)
 	}
@@ -186,7 +226,7 @@ func newServerWorld(t *testing.T, f *fakeServer, change func(*ServerConfig)) *se
 	if w.server, err = FollowServer(c); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.close() })
+	t.Cleanup(func() { w.close(); exit(t, w.road) })
 	return w
 }
 
@@ -286,7 +326,9 @@ const (
 
 // What a server asks is answered by a request to it, and the answer is told
 // once, whoever says it first.
-func TestServerIsAnswered(t *testing.T) {
+func TestServerIsAnswered(t *testing.T) { synctest.Test(t, serverIsAnswered) }
+
+func serverIsAnswered(t *testing.T) {
 	f := newFakeServer(t)
 	f.auth = "opencode:secret"
 	w := newServerWorld(t, f, func(c *ServerConfig) { c.At.User, c.At.Password, c.At.Query = "opencode", "secret", "directory=/d" })
@@ -300,6 +342,7 @@ func TestServerIsAnswered(t *testing.T) {
 	f.item("permission.replied", `{"sessionID":"ses_1","requestID":"per_1","reply":"once"}`)
 	f.item("session.idle", `{"sessionID":"ses_1"}`)
 	w.sees("session.started run.started tool.requested attention.requested attention.answered attention.resolved run.finished")
+	synctest.Wait()
 	var via any
 	for _, it := range w.basket.items {
 		e, _ := event.Parse(it.Line)
@@ -316,7 +359,9 @@ func TestServerIsAnswered(t *testing.T) {
 
 // An answer in the runtime's own screen ends the wait; one that the server does
 // not take is told as not applied.
-func TestServerAnswersElsewhere(t *testing.T) {
+func TestServerAnswersElsewhere(t *testing.T) { synctest.Test(t, serverAnswersElsewhere) }
+
+func serverAnswersElsewhere(t *testing.T) {
 	f := newFakeServer(t)
 	f.status["/permission/per_2/reply"] = http.StatusNotFound
 	w := newServerWorld(t, f, nil)
@@ -332,7 +377,9 @@ func TestServerAnswersElsewhere(t *testing.T) {
 }
 
 // A server that answers for itself takes none of ours.
-func TestServerSettled(t *testing.T) {
+func TestServerSettled(t *testing.T) { synctest.Test(t, serverSettled) }
+
+func serverSettled(t *testing.T) {
 	f := newFakeServer(t)
 	w := newServerWorld(t, f, func(c *ServerConfig) { c.At.Settled = true })
 	f.item("permission.asked", askedBash)
@@ -352,30 +399,32 @@ func TestServerReconnects(t *testing.T) {
 		"it falls silent": func(*fakeServer) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeServer(t)
-			w := newServerWorld(t, f, func(c *ServerConfig) {
-				v := *c.Serving
-				v.Quiet = 300 * time.Millisecond
-				c.Serving = &v
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				w := newServerWorld(t, f, func(c *ServerConfig) {
+					v := *c.Serving
+					v.Quiet = 300 * time.Millisecond
+					c.Serving = &v
+				})
+				f.item("message.updated", promptOne)
+				w.sees("session.started run.started")
+				n := f.opened()
+				f.mu.Lock()
+				f.bodies["/permission"] = "[" + askedBash + "]" // asked while nobody listened
+				f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
+				f.mu.Unlock()
+				cut(f)
+				w.sees("session.started run.started attention.requested")
+				if f.opened() <= n {
+					t.Error("the stream was not opened again")
+				}
+				f.mu.Lock()
+				f.bodies["/permission"], f.bodies["/session/status"] = "[]", "{}" // and came to rest
+				f.bodies["/session/ses_1/message"] = promptAndAnswer(time.Now(), `"finish":"stop"`)
+				f.mu.Unlock()
+				cut(f)
+				w.sees("session.started run.started attention.requested attention.resolved run.finished")
 			})
-			f.item("message.updated", promptOne)
-			w.sees("session.started run.started")
-			n := f.opened()
-			f.mu.Lock()
-			f.bodies["/permission"] = "[" + askedBash + "]" // asked while nobody listened
-			f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
-			f.mu.Unlock()
-			cut(f)
-			w.sees("session.started run.started attention.requested")
-			if f.opened() <= n {
-				t.Error("the stream was not opened again")
-			}
-			f.mu.Lock()
-			f.bodies["/permission"], f.bodies["/session/status"] = "[]", "{}" // and came to rest
-			f.bodies["/session/ses_1/message"] = promptAndAnswer(time.Now(), `"finish":"stop"`)
-			f.mu.Unlock()
-			cut(f)
-			w.sees("session.started run.started attention.requested attention.resolved run.finished")
 		})
 	}
 }
@@ -415,32 +464,34 @@ func TestServerIsUnwell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeServer(t)
-			w := newServerWorld(t, f, func(c *ServerConfig) {
-				v := *c.Serving
-				v.Quiet = cmp.Or(tt.quiet, time.Minute)
-				c.Serving = &v
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				w := newServerWorld(t, f, func(c *ServerConfig) {
+					v := *c.Serving
+					v.Quiet = cmp.Or(tt.quiet, time.Minute)
+					c.Serving = &v
+				})
+				at := time.Now().Add(tt.clock)
+				f.item("message.updated", strings.Replace(promptOne, `"role"`, fmt.Sprintf(`"time":{"created":%d},"role"`, at.UnixMilli()), 1))
+				w.sees("session.started run.started")
+				n := f.opened()
+				f.mu.Lock()
+				f.ill = tt.ill
+				if f.bodies[history] = promptAndAnswer(at, tt.end); cmp.Or(tt.code, whole) != whole {
+					delete(f.bodies, history)
+				}
+				f.mu.Unlock()
+				f.push <- ""
+				word, by, _ := strings.Cut(tt.want, " ")
+				w.sees("session.started run.started " + word)
+				if got := w.data(2)["by"]; by == "" && got != nil || by != "" && got != by {
+					t.Errorf("cancelled by %v", got)
+				}
+				f.item("session.idle", `{"sessionID":"ses_1"}`) // the stream is read on
+				if w.sees("session.started run.started " + word); f.opened() != n+1 {
+					t.Errorf("it was opened %d times", f.opened()-n)
+				}
 			})
-			at := time.Now().Add(tt.clock)
-			f.item("message.updated", strings.Replace(promptOne, `"role"`, fmt.Sprintf(`"time":{"created":%d},"role"`, at.UnixMilli()), 1))
-			w.sees("session.started run.started")
-			n := f.opened()
-			f.mu.Lock()
-			f.ill = tt.ill
-			if f.bodies[history] = promptAndAnswer(at, tt.end); cmp.Or(tt.code, whole) != whole {
-				delete(f.bodies, history)
-			}
-			f.mu.Unlock()
-			f.push <- ""
-			word, by, _ := strings.Cut(tt.want, " ")
-			w.sees("session.started run.started " + word)
-			if got := w.data(2)["by"]; by == "" && got != nil || by != "" && got != by {
-				t.Errorf("cancelled by %v", got)
-			}
-			f.item("session.idle", `{"sessionID":"ses_1"}`) // the stream is read on
-			if w.sees("session.started run.started " + word); f.opened() != n+1 {
-				t.Errorf("it was opened %d times", f.opened()-n)
-			}
 		})
 	}
 }
@@ -449,24 +500,26 @@ func TestServerIsUnwell(t *testing.T) {
 // run that is open.
 func TestServerClockGoesOn(t *testing.T) {
 	for _, clock := range []time.Duration{-time.Hour, 0, time.Hour} {
-		f := newFakeServer(t)
-		w := newServerWorld(t, f, nil)
-		at := time.Now().Add(clock)
-		then := func(id string, after time.Duration) string {
-			return fmt.Sprintf(`{"sessionID":"ses_1","info":{"id":%q,"role":"user","time":{"created":%d}}}`, id, at.Add(after).UnixMilli())
-		}
-		f.item("message.updated", then("msg_1", 0))
-		f.item("session.idle", `{"sessionID":"ses_1"}`)
-		f.item("message.updated", then("msg_3", time.Minute))
-		w.sees("session.started run.started run.finished run.started")
-		f.mu.Lock()
-		f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
-		f.bodies["/session/ses_1/message"] = strings.TrimSuffix(promptAndAnswer(at, `"finish":"stop"`), "]") +
-			fmt.Sprintf(`,{"info":{"id":"msg_3","role":"user","time":{"created":%d}}}]`, at.Add(time.Minute).UnixMilli())
-		f.bodies["/permission"] = "[" + askedBash + "]"
-		f.mu.Unlock()
-		f.push <- ""
-		w.sees("session.started run.started run.finished run.started attention.requested")
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			w := newServerWorld(t, f, nil)
+			at := time.Now().Add(clock)
+			then := func(id string, after time.Duration) string {
+				return fmt.Sprintf(`{"sessionID":"ses_1","info":{"id":%q,"role":"user","time":{"created":%d}}}`, id, at.Add(after).UnixMilli())
+			}
+			f.item("message.updated", then("msg_1", 0))
+			f.item("session.idle", `{"sessionID":"ses_1"}`)
+			f.item("message.updated", then("msg_3", time.Minute))
+			w.sees("session.started run.started run.finished run.started")
+			f.mu.Lock()
+			f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
+			f.bodies["/session/ses_1/message"] = strings.TrimSuffix(promptAndAnswer(at, `"finish":"stop"`), "]") +
+				fmt.Sprintf(`,{"info":{"id":"msg_3","role":"user","time":{"created":%d}}}]`, at.Add(time.Minute).UnixMilli())
+			f.bodies["/permission"] = "[" + askedBash + "]"
+			f.mu.Unlock()
+			f.push <- ""
+			w.sees("session.started run.started run.finished run.started attention.requested")
+		})
 	}
 }
 
@@ -489,28 +542,32 @@ func TestServerIsToldAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeServer(t)
-			f.ill[reply] = tt.ill
-			f.status[reply] = tt.status
-			w := newServerWorld(t, f, nil)
-			f.item("message.updated", promptOne)
-			f.item("permission.asked", askedBash)
-			w.answer(`{"option":"once"}`)
-			for range tt.posts {
-				f.posted(reply + ` {"reply":"once"}`)
-			}
-			const asked = "session.started run.started attention.requested attention.answered"
-			w.sees(asked + " attention.resolved")
-			if got := w.data(4)["resolution"]; got != tt.want {
-				t.Errorf("resolved as %v", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.ill[reply] = tt.ill
+				f.status[reply] = tt.status
+				w := newServerWorld(t, f, nil)
+				f.item("message.updated", promptOne)
+				f.item("permission.asked", askedBash)
+				w.answer(`{"option":"once"}`)
+				for range tt.posts {
+					f.posted(reply + ` {"reply":"once"}`)
+				}
+				const asked = "session.started run.started attention.requested attention.answered"
+				w.sees(asked + " attention.resolved")
+				if got := w.data(4)["resolution"]; got != tt.want {
+					t.Errorf("resolved as %v", got)
+				}
+			})
 		})
 	}
 }
 
 // Connections that are cut over and over double nothing and lose nothing, and an
 // answer is handed over once.
-func TestServerStorm(t *testing.T) {
+func TestServerStorm(t *testing.T) { synctest.Test(t, serverStorm) }
+
+func serverStorm(t *testing.T) {
 	f := newFakeServer(t)
 	w := newServerWorld(t, f, nil)
 	f.item("message.updated", promptOne)
@@ -539,7 +596,9 @@ func TestServerStorm(t *testing.T) {
 }
 
 // What waits in one of many sessions that are at work is found.
-func TestServerOfManySessions(t *testing.T) {
+func TestServerOfManySessions(t *testing.T) { synctest.Test(t, serverOfManySessions) }
+
+func serverOfManySessions(t *testing.T) {
 	f := newFakeServer(t)
 	busy := map[string]any{}
 	for i := range 300 {
@@ -552,7 +611,9 @@ func TestServerOfManySessions(t *testing.T) {
 }
 
 // An item that comes in drips is waited for.
-func TestServerDrips(t *testing.T) {
+func TestServerDrips(t *testing.T) { synctest.Test(t, serverDrips) }
+
+func serverDrips(t *testing.T) {
 	f := newFakeServer(t)
 	w := newServerWorld(t, f, func(c *ServerConfig) {
 		v := *c.Serving
@@ -589,19 +650,19 @@ func TestServerOfAnother(t *testing.T) {
 
 // A server that is not there yet is waited for; one that wants another password
 // is told of once.
-func TestServerComesLateOrRefuses(t *testing.T) {
-	port, err := FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestServerComesLateOrRefuses(t *testing.T) { synctest.Test(t, serverComesLateOrRefuses) }
+
+func serverComesLateOrRefuses(t *testing.T) {
 	f := newFakeServer(t)
-	late := newServerWorld(t, f, func(c *ServerConfig) { c.At.URL = fmt.Sprintf("http://127.0.0.1:%d", port) })
+	f.at.empty.Store(true)
+	late := newServerWorld(t, f, nil)
+	time.Sleep(10 * time.Second)
 	select {
 	case <-late.server.Up():
 		t.Fatal("it is up before there is one")
-	case <-time.After(100 * time.Millisecond):
+	default:
 	}
-	go func() { _ = (&http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), Handler: f}).ListenAndServe() }()
+	f.at.empty.Store(false)
 	f.item("message.updated", promptOne)
 	late.sees("session.started run.started")
 
@@ -623,14 +684,16 @@ func TestServerComesLateOrRefuses(t *testing.T) {
 func TestServerDeaf(t *testing.T) {
 	for _, path := range []string{"/event", "/session/status", "/permission"} {
 		t.Run(path, func(t *testing.T) {
-			f := newFakeServer(t)
-			f.deaf[path] = 1
-			f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
-			f.bodies["/session/ses_1"] = `{"id":"ses_1"}`
-			f.bodies["/session/ses_1/message"] = `[{"info":{"id":"msg_1","role":"user"}}]`
-			f.bodies["/permission"] = "[" + askedBash + "]"
-			w := newServerWorld(t, f, nil)
-			w.sees("session.started run.started attention.requested")
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.deaf[path] = 1
+				f.bodies["/session/status"] = `{"ses_1":{"type":"busy"}}`
+				f.bodies["/session/ses_1"] = `{"id":"ses_1"}`
+				f.bodies["/session/ses_1/message"] = `[{"info":{"id":"msg_1","role":"user"}}]`
+				f.bodies["/permission"] = "[" + askedBash + "]"
+				w := newServerWorld(t, f, nil)
+				w.sees("session.started run.started attention.requested")
+			})
 		})
 	}
 }
@@ -650,51 +713,29 @@ func TestServerSilent(t *testing.T) {
 		"but for another": {waits: time.Minute, said: "another password"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			port, err := FreePort()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := newFakeServer(t)
-			if tt.said == "another password" {
-				f.auth = "opencode:right"
-			}
-			start, started := make(chan bool), make(chan error, 1) // not in the bubble: it is the network's
-			go func() {
-				if <-start {
-					l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-					started <- err
-					if err == nil {
-						_ = http.Serve(l, f)
-					}
-				}
-			}()
-			defer close(start)
 			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				if tt.said == "another password" {
+					f.auth = "opencode:right"
+				} else {
+					f.at.empty.Store(true)
+				}
 				var said []string
 				var log bytes.Buffer
-				url := f.URL
-				if tt.said != "another password" {
-					url = fmt.Sprintf("http://127.0.0.1:%d", port)
-				}
-				s, err := FollowServer(ServerConfig{Serving: opencode.Adapter().Server, At: adapters.Served{URL: url}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				s, err := FollowServer(ServerConfig{Serving: opencode.Adapter().Server, At: adapters.Served{URL: f.URL}, dial: f.at.dial, Log: slog.New(slog.NewTextHandler(&log, nil)),
 					Say: func(line string) { said = append(said, line) }})
 				if err != nil {
 					t.Fatal(err)
 				}
-				from := time.Now()
 				if tt.after > 0 {
 					time.Sleep(tt.after)
-					start <- true
-					if err := <-started; err != nil {
-						t.Fatal(err)
-					}
+					f.at.empty.Store(false)
 					<-s.Up()
 				} else {
-					time.Sleep(tt.waits - time.Since(from))
+					time.Sleep(tt.waits)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel() // time stands still where the network is waited for
-				s.Close(ctx)
+				s.Close(t.Context())
+				synctest.Wait()
 				if len(said) > 1 || (len(said) == 1) != (tt.said != "") || tt.said != "" && !regexp.MustCompile(tt.said).MatchString(said[0]) {
 					t.Errorf("said: %q, want %q", said, tt.said)
 				}
@@ -707,7 +748,9 @@ func TestServerSilent(t *testing.T) {
 }
 
 // What comes after the agent's end is still taken in.
-func TestServerLastWords(t *testing.T) {
+func TestServerLastWords(t *testing.T) { synctest.Test(t, serverLastWords) }
+
+func serverLastWords(t *testing.T) {
 	f := newFakeServer(t)
 	w := newServerWorld(t, f, nil)
 	f.item("message.updated", promptOne)
@@ -722,7 +765,9 @@ func TestServerLastWords(t *testing.T) {
 }
 
 // A server that hangs with an answer does not keep the launch from its end.
-func TestServerHangsAtTheEnd(t *testing.T) {
+func TestServerHangsAtTheEnd(t *testing.T) { synctest.Test(t, serverHangsAtTheEnd) }
+
+func serverHangsAtTheEnd(t *testing.T) {
 	f := newFakeServer(t)
 	f.posts = make(chan string)
 	w := newServerWorld(t, f, nil)
@@ -731,18 +776,20 @@ func TestServerHangsAtTheEnd(t *testing.T) {
 	f.item("permission.asked", askedBash)
 	w.sees("session.started run.started tool.requested attention.requested")
 	w.answer(`{"option":"once"}`)
-	time.Sleep(50 * time.Millisecond) // it is on its way
+	synctest.Wait() // it is on its way
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	from := time.Now()
 	w.server.Close(ctx)
-	if d := time.Since(from); d < 250*time.Millisecond || d > 5*time.Second {
+	if d := time.Since(from); d != 300*time.Millisecond {
 		t.Errorf("the end took %v", d)
 	}
 	<-f.posts // it was
 }
 
-func TestServerBeside(t *testing.T) {
+func TestServerBeside(t *testing.T) { synctest.Test(t, serverBeside) }
+
+func serverBeside(t *testing.T) {
 	f := newFakeServer(t)
 	w := newServerWorld(t, f, func(c *ServerConfig) { c.Beside = func() bool { return true } })
 	f.item("message.updated", promptOne)
