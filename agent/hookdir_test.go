@@ -125,10 +125,10 @@ func newAnsweringWatch(t testing.TB, logs string, window time.Duration) *Watch {
 
 // hookScript runs the script of the agent's side; what it heard comes when it
 // has ended.
-func hookScript(t testing.TB, dir, name, wait, payload string) (heard func() string, cmd *exec.Cmd) {
+func hookScript(t testing.TB, dir, name, wait, payload string, env ...string) (heard func() string, cmd *exec.Cmd) {
 	t.Helper()
 	cmd = exec.Command("sh", filepath.Join("..", "cmd", "aep-wrap", "hookdir.sh"), "claude-code", name)
-	cmd.Env = append(os.Environ(), "AEP_HOOK_DIR="+dir, "AEP_HOOK_WAIT="+wait)
+	cmd.Env = append(append(os.Environ(), "AEP_HOOK_DIR="+dir, "AEP_HOOK_WAIT="+wait), env...)
 	cmd.Stdin = strings.NewReader(payload)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -145,6 +145,27 @@ func hookScript(t testing.TB, dir, name, wait, payload string) (heard func() str
 		}
 		return out.String()
 	}, cmd
+}
+
+// hurry is a PATH for the script with a sleep that takes no time once it is late:
+// all the time that the script waits is over then.
+func hurry(t *testing.T) (path string, late func()) {
+	t.Helper()
+	dir := t.TempDir()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	is := filepath.Join(dir, "late")
+	script := fmt.Sprintf("#!/bin/sh\ntest -e %s || exec %s \"$1\"\n", is, sleep)
+	if err := os.WriteFile(filepath.Join(dir, "sleep"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return "PATH=" + dir + ":" + os.Getenv("PATH"), func() {
+		if err := os.WriteFile(is, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // pendingRequest waits for a request that can be answered, and gives it.
@@ -295,26 +316,26 @@ func TestHeldHooksFailOpen(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window time.Duration
-		wait   string
-		end    func(h *HookDir, script *exec.Cmd)
+		end    func(h *HookDir, script *exec.Cmd, late func())
 		want   string
 	}{
-		{"its time", 300 * time.Millisecond, "20", func(*HookDir, *exec.Cmd) {}, "attention.timeout"},
-		{"the agent gives up", time.Minute, "1", func(*HookDir, *exec.Cmd) {}, "attention.resolved dismissed"},
-		{"the agent is ended", time.Minute, "20", func(_ *HookDir, script *exec.Cmd) { _ = script.Process.Signal(syscall.SIGTERM) }, "attention.resolved dismissed"},
-		{"draining", time.Minute, "20", func(h *HookDir, _ *exec.Cmd) { h.cfg.Watch.Drain() }, "attention.resolved dismissed"},
+		{"its time", 300 * time.Millisecond, func(*HookDir, *exec.Cmd, func()) {}, "attention.timeout"},
+		{"the agent gives up", time.Minute, func(_ *HookDir, _ *exec.Cmd, late func()) { late() }, "attention.resolved dismissed"},
+		{"the agent is ended", time.Minute, func(_ *HookDir, script *exec.Cmd, _ func()) { _ = script.Process.Signal(syscall.SIGTERM) }, "attention.resolved dismissed"},
+		{"draining", time.Minute, func(h *HookDir, _ *exec.Cmd, _ func()) { h.cfg.Watch.Drain() }, "attention.resolved dismissed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h, logs := newTestHookDir(t, HookDirConfig{Poll: 10 * time.Millisecond})
 			h.cfg.Watch = newAnsweringWatch(t, logs, c.window)
 			stop := runHookDir(t, h)
-			heard, script := hookScript(t, h.cfg.Dir, "PermissionRequest", c.wait, heldTool)
+			path, late := hurry(t)
+			heard, script := hookScript(t, h.cfg.Dir, "PermissionRequest", "20", heldTool, path)
 			request := event.Event{}
 			if c.window > time.Second {
 				request = pendingRequest(t, h.cfg.Watch)
 			}
-			c.end(h, script)
+			c.end(h, script, late)
 			if got := heard(); got != "" {
 				t.Errorf("the hook heard %q", got)
 			}
@@ -351,11 +372,10 @@ func TestHeldHooksOutliveTheWatch(t *testing.T) {
 			}
 			first := open()
 			heard, _ := hookScript(t, dir, "PermissionRequest", "20", heldTool)
-			for deadline := time.Now().Add(patience); len(names(t, dir)) == 0 || strings.HasPrefix(names(t, dir)[0], "."); time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("no hook")
-				}
-			}
+			eventually(t, "a hook", func() bool {
+				hooks, err := filepath.Glob(filepath.Join(dir, "*.held.json"))
+				return err == nil && len(hooks) > 0
+			})
 			// What a killed watch leaves: its log, the hook, and no lock.
 			if err := takeAndDie(first, answered); err != nil {
 				t.Fatal(err)

@@ -155,6 +155,10 @@ func playMain(args []string) int {
 				buf = buf[:0]
 			}
 		}
+	case "late-word": // says something once nobody reads it
+		out := waitFD{fd: 1}
+		_ = waitFDs(patience, &out)
+		_, _ = os.Stdout.WriteString("a\n")
 	case "sizes": // tells the size now and at each change
 		ch := make(chan os.Signal, 8)
 		signal.Notify(ch, syscall.SIGWINCH)

@@ -102,7 +102,7 @@ type back struct {
 func newBack(t *testing.T, set ...func(*back)) *back {
 	t.Helper()
 	b := &back{T: t, dir: t.TempDir(), sink: &basket{}, effects: make(chan control.Effect, 64), me: control.NewFrom("h", "phone"),
-		patience: Patience{Hold: 5 * time.Second, Both: 5 * time.Second, Gate: 5 * time.Second, Gated: func(string) bool { return false }}}
+		patience: Patience{Hold: time.Minute, Both: time.Minute, Gate: time.Minute, Gated: func(string) bool { return false }}}
 	for _, fn := range set {
 		fn(b)
 	}
@@ -259,7 +259,7 @@ func TestHookIsAnswered(t *testing.T) {
 // Five hundred senders answer at once, each with another id: one is taken, and
 // one decision reaches the hook.
 func TestFiveHundredAnswers(t *testing.T) {
-	b := newBack(t, func(b *back) { b.patience.Both = time.Minute })
+	b := newBack(t)
 	b.known()
 	h := b.Hook(hooked("ask", "key", "k"), 1)
 	c := hear(h)
@@ -716,11 +716,14 @@ func TestPauseEffect(t *testing.T) {
 	b := newBack(t)
 	p, _ := startEffects(t, b, nil, `setsid sh -c "sleep 100; true" & sleep 100 & wait`)
 	b.known()
-	for end := time.Now().Add(patience); len(p.tree()) < 4; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%v", p.tree())
+	eventually(t, "its tree, and nobody about to run another program", func() bool {
+		comms := map[string]int{}
+		for _, q := range p.tree() {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", q.Pid))
+			comms[string(name)]++
 		}
-	}
+		return comms["sh\n"] == 2 && comms["sleep\n"] == 2
+	})
 	still := func() bool {
 		return !slices.ContainsFunc(p.tree(), func(q Proc) bool { return !q.stopped() })
 	}
