@@ -32,7 +32,7 @@ func init() {
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.cancelled",
 				"run.started", "run.cancelled", "session.ended"}},
-			{name: "answered headless", script: "bash1", remote: true, wrap: []string{"--hold", "100s"}, play: func(s *stage) { s.respond("--option", "allow") }, want: []string{
+			{name: "answered headless", script: "bash1", remote: true, wrap: []string{"--hold", hold}, play: func(s *stage) { s.respond("--option", "allow") }, want: []string{
 				"session.started", "run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished", "session.ended"},
 				shows: map[string]string{"answerable": "headless: within --hold"}},
 			{name: "gated headless", script: "bash1", remote: true, wrap: []string{"--gate", "Bash"}, play: func(s *stage) { s.respond("--option", "allow") }, want: []string{

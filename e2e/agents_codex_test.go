@@ -40,7 +40,7 @@ screen_reader_detection_done = true
 				"session.started", "run.started", "tool.requested", "tool.completed", "run.finished", "session.ended"}},
 			{name: "a refusal", script: "bash1", want: []string{
 				"session.started", "run.started", "tool.requested", "tool.denied", "run.finished", "session.ended"}},
-			{name: "answered and commanded from afar", remote: true, wrap: []string{"--hold", "60s"}, play: fromAfar, check: checkBy("control"), want: []string{
+			{name: "answered and commanded from afar", remote: true, wrap: []string{"--hold", hold}, play: fromAfar, check: checkBy("control"), want: []string{
 				"session.started",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.completed", "run.finished",
 				"run.started", "tool.requested", "attention.requested", "attention.answered", "attention.resolved", "tool.failed", "run.finished",

@@ -382,7 +382,7 @@ func (w *world) nobodyLeft() {
 		return
 	}
 	var left []string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		left = nil
 		files, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, f := range files {
@@ -490,10 +490,7 @@ func instructed(s *stage) {
 // cancelled ends a headless run that has begun, from another terminal.
 func cancelled(s *stage) {
 	s.told("run.started", 1)
-	s.eventually("the model to be asked", func() bool {
-		heard, _ := s.model.Heard()
-		return slices.ContainsFunc(heard, func(h mockmodel.Heard) bool { return h.Script == "slowtext" })
-	})
+	s.asked("slowtext")
 	s.command("cancel", s.session())
 }
 

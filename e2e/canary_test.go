@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // The canaries: a credential of a well-known shape, the value of a variable
@@ -158,10 +156,8 @@ func TestCollectorHasWhatTheLogHas(t *testing.T) {
 		_ = collect.Process.Signal(syscall.SIGTERM)
 		_ = collect.Wait()
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	get := func(path string) (string, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+path, nil)
 		if err != nil {
 			return "", err
 		}
@@ -174,16 +170,10 @@ func TestCollectorHasWhatTheLogHas(t *testing.T) {
 		b, err := io.ReadAll(resp.Body)
 		return string(b), err
 	}
-	for {
-		if _, err := get("/healthz"); err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal("the collector does not answer")
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	waitFor(t, "the collector answers", func() bool {
+		_, err := get("/healthz")
+		return err == nil
+	})
 	r := w.run(wrapper(t), "--collector", "http://"+addr, "--token", "t", "--", agent,
 		"-p", "--session-id", sessionID, "go [[script:safe]]")
 	if r.code != 0 {

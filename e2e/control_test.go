@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"aep-wrap/event"
+	"aep-wrap/testdata/mockmodel"
 )
 
 // commanded is a world with a collector of its own, by which others send
@@ -39,9 +40,10 @@ func (w *world) endCollector() {
 	raw, err := os.ReadFile(filepath.Join(w.home(), ".aep", "run", "collector.json"))
 	var info struct{ PID int }
 	if err == nil && json.Unmarshal(raw, &info) == nil && info.PID > 1 {
-		if p, err := os.FindProcess(info.PID); err == nil {
-			_ = p.Kill()
-		}
+		_ = syscall.Kill(info.PID, syscall.SIGKILL)
+		waitFor(w.t, "the collector is gone", func() bool {
+			return !slices.ContainsFunc(w.processes(), func(p seen) bool { return p.pid == info.PID })
+		})
 	}
 }
 
@@ -145,7 +147,7 @@ func cited(events []event.Event, e event.Event) bool {
 // Somebody in another terminal answers what claude asks on its screen, and the
 // person before the screen does; whoever is first counts.
 func TestAnswerTUI(t *testing.T) {
-	argv := append([]string{wrapper(t), "--hold", "45s", "--"}, claude(t), "--session-id", sessionID)
+	argv := append([]string{wrapper(t), "--hold", hold, "--"}, claude(t), "--session-id", sessionID)
 	w := commanded(t)
 	p := w.open(argv...)
 	p.see(prompted)
@@ -227,6 +229,15 @@ func TestAnswerTUI(t *testing.T) {
 			t.Errorf("run %d has no %s: %v", i+1, ending, rs[i])
 		}
 	}
+}
+
+// asked waits until the model is asked to play a script.
+func (w *world) asked(script string) {
+	w.t.Helper()
+	waitFor(w.t, "the model is asked", func() bool {
+		all, _ := w.model.Heard()
+		return slices.ContainsFunc(all, func(h mockmodel.Heard) bool { return h.Script == script })
+	})
 }
 
 // heard says whether the model was sent a text.
@@ -333,9 +344,7 @@ func TestCancelTUI(t *testing.T) {
 	w.must("cancel", sessionID, "--scope", "session", "--wait")
 	p.wait()
 	p.restored()
-	if left := w.left(); len(left) > 0 {
-		t.Errorf("left running: %v", left)
-	}
+	w.nothingLeft()
 	events := w.events()
 	n := 0
 	for _, e := range events {
@@ -367,7 +376,6 @@ func (w *world) start(argv ...string) *running {
 	if err := r.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	r.stop = time.AfterFunc(2*patience, func() { _ = r.cmd.Process.Kill() })
 	w.t.Cleanup(func() { _ = r.cmd.Process.Kill() })
 	return r
 }
@@ -376,19 +384,28 @@ type running struct {
 	w         *world
 	cmd       *exec.Cmd
 	out, errs bytes.Buffer
-	stop      *time.Timer
 }
 
+// wait waits for its end. What is bounded is the wait: others run for as long as
+// their test does.
 func (r *running) wait() result {
 	r.w.t.Helper()
+	stop := time.AfterFunc(2*patience, func() { _ = r.cmd.Process.Kill() })
 	err := r.cmd.Wait()
-	r.stop.Stop()
+	if !stop.Stop() {
+		r.w.t.Fatalf("%v did not end in %v\nstdout: %s\nstderr: %s", r.cmd.Args, 2*patience, r.out.String(), r.errs.String())
+	}
 	return result{r.out.String(), r.errs.String(), exitCode(r.w.t, err)}
 }
 
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+	waitIn(t, patience, what, is)
+}
+
+func waitIn(t *testing.T, bound time.Duration, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(bound); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("in vain: %s", what)
 		}
@@ -405,7 +422,32 @@ func (w *world) left() (out []string) {
 	return out
 }
 
+// soon is by when the kernel has done what it was told, however busy it is, and
+// a tool's sleep of two minutes is not over by itself.
+const soon = patience / 4
+
+// nothingLeft waits until all of the world's processes have ended.
+func (w *world) nothingLeft() {
+	w.t.Helper()
+	defer w.tellProcesses()
+	waitIn(w.t, soon, "nothing is left", func() bool { return len(w.left()) == 0 })
+}
+
+// standsStill waits until all that came of the agent does.
+func (w *world) standsStill() {
+	w.t.Helper()
+	defer w.tellProcesses()
+	waitIn(w.t, soon, "all stands still", w.stopped)
+}
+
+func (w *world) tellProcesses() {
+	if w.t.Failed() {
+		w.t.Logf("processes: %v", w.processes())
+	}
+}
+
 type seen struct {
+	pid   int
 	line  string
 	state byte
 }
@@ -421,7 +463,8 @@ func (w *world) processes() (out []seen) {
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
 		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "stat"))
 		if i := bytes.LastIndexByte(stat, ')'); len(line) > 0 && i > 0 && i+2 < len(stat) && stat[i+2] != 'Z' {
-			out = append(out, seen{strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")), stat[i+2]})
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			out = append(out, seen{pid, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")), stat[i+2]})
 		}
 	}
 	return out
@@ -461,11 +504,11 @@ func TestCancelHeadless(t *testing.T) {
 			if c.script == "slowbash" {
 				waitFor(t, "the tool's process", func() bool { return strings.Contains(strings.Join(w.left(), "\n"), "sleep 120") })
 			} else {
-				time.Sleep(2 * time.Second)
+				w.asked(c.script)
 			}
 			w.must(append([]string{"cancel", sessionID, "--wait"}, c.words...)...)
 			x := r.wait()
-			waitFor(t, "nothing is left", func() bool { return len(w.left()) == 0 })
+			w.nothingLeft()
 			events := w.events()
 			e := only(t, events, "run.cancelled")
 			if by := data(t, e)["by"]; by != "control" || !cited(events, e) {
@@ -486,9 +529,7 @@ func TestPause(t *testing.T) {
 		w.told("tool.requested", 1)
 		waitFor(t, "the tool's process", func() bool { return strings.Contains(strings.Join(w.left(), "\n"), "sleep 120") })
 		w.must("pause", sessionID, "--wait")
-		if !w.stopped() {
-			t.Errorf("paused, and not all stands still: %v", w.processes())
-		}
+		w.standsStill()
 		if x := w.send("pause", sessionID); x.code != 3 || !strings.Contains(x.stderr, "paused already") {
 			t.Errorf("a pause of a paused session: %+v", x)
 		}
@@ -502,7 +543,7 @@ func TestPause(t *testing.T) {
 		w.must("pause", sessionID, "--wait")
 		w.must("cancel", sessionID, "--scope", "session", "--wait") // what stands still is ended too
 		r.wait()
-		waitFor(t, "nothing is left", func() bool { return len(w.left()) == 0 })
+		w.nothingLeft()
 		var phases []any
 		events := w.events()
 		for _, e := range events {
@@ -525,9 +566,7 @@ func TestPause(t *testing.T) {
 		p.enter("one [[script:slowtext]]")
 		p.see("slow words")
 		w.must("pause", sessionID, "--wait")
-		if !w.stopped() {
-			t.Errorf("paused, and not all stands still: %v", w.processes())
-		}
+		w.standsStill()
 		w.must("resume", sessionID, "--wait")
 		p.keys(keyEsc)
 		p.see("Interrupted")

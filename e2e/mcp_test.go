@@ -78,7 +78,7 @@ func TestElicitation(t *testing.T) {
 			config, _ := json.Marshal(map[string]any{"mcpServers": map[string]any{"elic": map[string]any{
 				"command": self, "args": []string{}, "env": map[string]any{mcpEnv: "1"}}}})
 			w := commanded(t)
-			p := w.open(wrapper(t), "--hold", "40s", "--", claude(t), "--session-id", sessionID, "--mcp-config", string(config), "--strict-mcp-config",
+			p := w.open(wrapper(t), "--hold", hold, "--", claude(t), "--session-id", sessionID, "--mcp-config", string(config), "--strict-mcp-config",
 				"--allowedTools", "mcp__elic__ask")
 			p.see(prompted)
 			p.enter("one [[script:elicit]]")

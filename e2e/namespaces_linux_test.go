@@ -75,6 +75,11 @@ func newPod(t *testing.T, agent string) *pod {
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	for dir := root; dir != "/"; dir = filepath.Dir(dir) {
+		if fi, err := os.Stat(dir); err != nil || fi.Mode()&1 == 0 {
+			t.Skipf("%s is closed to other users, and the tests' own are such: set TMPDIR (%v)", dir, err)
+		}
+	}
 	hosts := p.path("hosts")
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+nearAddress+" aep-wrap-collector\n"), 0o644); err != nil {
 		t.Fatal(err)

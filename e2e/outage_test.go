@@ -147,7 +147,7 @@ func (o *outage) startSink() {
 // ready waits until the collector answers.
 func (o *outage) ready() {
 	o.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		resp, err := http.Get(o.url() + "/readyz")
 		if err == nil {
 			resp.Body.Close()
@@ -336,7 +336,7 @@ func TestOutage(t *testing.T) {
 // settled waits until the sink holds so many events, as long as it goes on.
 func (o *outage) settled(total int) {
 	have, moved := -1, time.Now()
-	for time.Since(moved) < 20*time.Second {
+	for time.Since(moved) < patience {
 		n := 0
 		paths, _ := filepath.Glob(filepath.Join(o.out, "*", "*.jsonl"))
 		for _, path := range paths {
@@ -502,7 +502,7 @@ func (o *outage) round(rng *rand.Rand) (whole int) {
 	for _, r := range runs {
 		select {
 		case <-r.done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			o.t.Errorf("a wrapper does not end: %s", r.err.String())
 			r.kill()
 		}

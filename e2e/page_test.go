@@ -26,7 +26,7 @@ func (w *world) page(s pagetest.Size) *pagetest.Tab {
 // browser: allowed, refused with a reason that the model reads, a form filled
 // in; and what is answered before the screen settles on the page.
 func TestPageTUI(t *testing.T) {
-	argv := append([]string{wrapper(t), "--hold", "100s", "--capture", "redacted", "--"}, claude(t), "--session-id", sessionID)
+	argv := append([]string{wrapper(t), "--hold", hold, "--capture", "redacted", "--"}, claude(t), "--session-id", sessionID)
 	pagetest.Need(t)
 	t.Cleanup(pagetest.Close)
 	w := commanded(t)
@@ -107,7 +107,7 @@ func TestPageDemo(t *testing.T) {
 	pagetest.Need(t)
 	t.Cleanup(pagetest.Close)
 	w := commanded(t)
-	demo := w.start(wrapper(t), "--hold", "50s", "--capture", "redacted", "demo")
+	demo := w.start(wrapper(t), "--hold", hold, "--capture", "redacted", "demo")
 	w.told("attention.requested", 1)
 	tb := w.page(pagetest.Desk)
 	tb.Sees("Where should it go?")

@@ -47,7 +47,9 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/aep-wrap", "./cmd/aep-hook")
+		// Files that other users are to read are made as they are said to be.
+		syscall.Umask(0o022)
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "./cmd/aep-wrap", "./cmd/aep-hook")
 		cmd.Dir = ".."
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()

@@ -215,14 +215,16 @@ func (p *terminal) enter(s string) {
 }
 
 // press answers a dialog as a person does: some take no key in their first
-// moment, lest one that was meant for something else approves.
+// moment, lest one that was meant for something else approves. It is pressed
+// anew only when the first surely was not taken: a second would be typed into
+// what comes after the dialog.
 func (p *terminal) press(dialog, key string) {
 	p.t.Helper()
 	p.see(dialog)
 	re := regexp.MustCompile(dialog)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		p.keys(key)
-		for range 20 {
+		for range 50 {
 			if !re.MatchString(p.text()) {
 				return
 			}

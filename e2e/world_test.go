@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -21,6 +19,9 @@ import (
 
 // patience bounds every wait: what has not happened by then will not.
 const patience = 2 * time.Minute
+
+// hold is a window in which whoever is to answer from afar surely does.
+const hold = "10m"
 
 // apiKey is a key that no service knows.
 const apiKey = "dummy-key-of-the-tests"
@@ -167,26 +168,7 @@ func (w *world) run(argv ...string) result {
 // begin starts a command, and gives what waits for its end.
 func (w *world) begin(argv ...string) (end func() result) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	w.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir = w.dir()
-	cmd.Env = w.environ()
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	return func() result {
-		w.t.Helper()
-		err := cmd.Wait()
-		if ctx.Err() != nil {
-			w.t.Fatalf("%v did not end in %v\nstdout: %s\nstderr: %s", argv, 2*patience, out.String(), errs.String())
-		}
-		cancel()
-		return result{out.String(), errs.String(), exitCode(w.t, err)}
-	}
+	return w.start(argv...).wait
 }
 
 func exitCode(t *testing.T, err error) int {
