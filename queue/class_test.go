@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 type knowing string
@@ -41,13 +43,24 @@ func TestClass(t *testing.T) {
 			c.Close()
 		}
 	}()
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	nobody, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0) // has a port, and does not listen there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(nobody)
+	if err := unix.Bind(nobody, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := unix.Getsockname(nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := nobodysNames(t)
 	network := &http.Transport{DialContext: (&net.Dialer{Resolver: names}).DialContext}
 	defer network.CloseIdleConnections()
 	for url, want := range map[string]string{
-		gone.URL:                      Unreachable,
+		fmt.Sprintf("http://127.0.0.1:%d", gone.(*unix.SockaddrInet4).Port): Unreachable,
+
 		"http://no-such-host.invalid": Unreachable,
 		secure.URL:                    NoTrust,
 		"https://" + plain.Listener.Addr().String(): Other,

@@ -256,6 +256,10 @@ func TestFullDisk(t *testing.T) {
 	if st, _ := os.Stat(l.Path()); st.Size() != first.End() {
 		t.Errorf("half a line stays: %d bytes", st.Size())
 	}
+	if l.retry.IsZero() {
+		t.Error("it is not left alone")
+	}
+	l.retry = time.Now().Add(time.Hour)
 	for range 3 {
 		if _, err := l.Append(line("3")); !errors.Is(err, ErrSuspended) {
 			t.Errorf("the next: %v", err)

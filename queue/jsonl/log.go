@@ -80,8 +80,9 @@ func Open(root, agent, session string) (*Log, error) {
 	path := Path(root, agent, session)
 	asked := false
 	for deadline := time.Now().Add(ownPatience); ; time.Sleep(20 * time.Millisecond) {
+		late := time.Now().After(deadline) // before the last try: who got no processor meanwhile has one all the same
 		l, err := OpenPath(path)
-		if owned := (*ErrOwned)(nil); !errors.As(err, &owned) || time.Now().After(deadline) {
+		if owned := (*ErrOwned)(nil); !errors.As(err, &owned) || late {
 			if err == nil {
 				_ = os.Remove(beside(path, ".watched"))
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -103,8 +104,11 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// Who starts while somebody only looks waits for it; who only looks does not.
-func TestOwnersWaitForThoseWhoLook(t *testing.T) {
+// Who starts while somebody only looks waits for it; who only looks does not. In
+// a bubble, where a machine that is slow makes nobody late.
+func TestOwnersWaitForThoseWhoLook(t *testing.T) { synctest.Test(t, ownersWaitForThoseWhoLook) }
+
+func ownersWaitForThoseWhoLook(t *testing.T) {
 	root := t.TempDir()
 	looks, err := OpenPath(Path(root, "a", "s"))
 	if err != nil {
@@ -114,7 +118,10 @@ func TestOwnersWaitForThoseWhoLook(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	go func() {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(ownPatience - time.Millisecond)
+		if !Wanted(Path(root, "a", "s")) {
+			t.Error("nobody says that it is waited for")
+		}
 		looks.Close()
 	}()
 	log, err := Open(root, "a", "s")
@@ -128,8 +135,10 @@ func TestOwnersWaitForThoseWhoLook(t *testing.T) {
 }
 
 // Who wants to own a log does not take one that only looks after it, in the same
-// process, for an owner.
-func TestGlance(t *testing.T) {
+// process, for an owner. In a bubble, where a glance takes no time.
+func TestGlance(t *testing.T) { synctest.Test(t, glance) }
+
+func glance(t *testing.T) {
 	root := t.TempDir()
 	path := Path(root, "a", "s")
 	l, err := OpenPath(path)

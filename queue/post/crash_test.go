@@ -121,14 +121,7 @@ func TestKilled(t *testing.T) {
 		return nil
 	})
 	same(t, logged, numbers(0, rounds*each))
-	seen := map[string]bool{}
-	var taken []string
-	for _, id := range c.got() {
-		if !seen[id] {
-			seen[id] = true
-			taken = append(taken, id)
-		}
-	}
+	taken := deduped(c.got())
 	same(t, taken, logged)
 	t.Logf("%d events, %d sent again after a kill or a lost answer", len(taken), len(c.got())-len(taken))
 }

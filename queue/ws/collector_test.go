@@ -144,7 +144,10 @@ func (c *collector) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *collector) post(w http.ResponseWriter, r *http.Request) {
-	raw, _ := io.ReadAll(r.Body)
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // half a request, of a sender that is gone
+	}
 	for _, l := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
 		c.take("post", []byte(l))
 	}
