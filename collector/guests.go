@@ -43,6 +43,16 @@ var errRevoked = errors.New("the token is not good any more")
 // reviewEvery is how often guests are looked at whose token has a time.
 const reviewEvery = 15 * time.Second
 
+// welcome notes a guest, until leave is called. One whose token was taken away
+// since it was let in goes at once.
+func (c *Collector) welcome(r *http.Request, may Role, end func()) (leave func()) {
+	leave = c.guests.welcome(r, may, end)
+	if may&^c.allowed(r) != 0 {
+		end()
+	}
+	return leave
+}
+
 // welcome notes a guest, until leave is called.
 func (g *guests) welcome(r *http.Request, may Role, end func()) (leave func()) {
 	if r.Context().Value(trusted{}) != nil {

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -21,10 +22,9 @@ func TestAStreamThatBeginsAtTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &gate{Listener: tcp, reached: make(chan struct{}), open: make(chan struct{})}
+	l := newGate(tcp, 2)
 	s := serveOn(t, Config{Limits: Limits{Drain: time.Minute}}, "http://"+tcp.Addr().String(), l)
-	opened := sync.OnceFunc(func() { close(l.open) })
-	defer opened()
+	defer l.opened()
 	got := make(chan *stream, 1)
 	go func() { got <- s.open("", nil) }()
 	<-l.reached
@@ -35,7 +35,7 @@ func TestAStreamThatBeginsAtTheEnd(t *testing.T) {
 		t.Error("it ended before its stream")
 	case <-time.After(200 * time.Millisecond): // where it does not wait, it ends at once
 	}
-	opened()
+	l.opened()
 	st := <-got
 	if m := st.next(); m.Comment != "shutting-down" {
 		t.Errorf("got %+v", m)
@@ -45,10 +45,51 @@ func TestAStreamThatBeginsAtTheEnd(t *testing.T) {
 	}
 }
 
-// gate holds whoever takes a connection over from net/http.
+// A token that is taken away between the check and the start of what it let in
+// ends that, too.
+func TestATokenThatIsTakenAwayMeanwhile(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		at   int32
+		open func(*server) string
+	}{
+		{"stream", 2, func(s *server) string { return s.open("access_token=old", nil).next().Comment }},
+		{"socket", 1, func(s *server) string { return fmt.Sprint(s.dial("access_token=old", nil).hear()["reason"]) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tcp, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := newGate(tcp, tt.at)
+			defer l.opened()
+			s := serveOn(t, Config{Tokens: []Token{{Value: "old", Roles: AllRoles}}, Limits: Limits{Heartbeat: reviewEvery / 3}}, "http://"+tcp.Addr().String(), l)
+			got := make(chan string, 1)
+			go func() { got <- tt.open(s) }()
+			<-l.reached
+			s.SetTokens([]Token{{Value: "new", Roles: AllRoles}})
+			l.opened()
+			if word := <-got; !strings.HasPrefix(word, "unauthorized") {
+				t.Errorf("it hears %q", word)
+			}
+		})
+	}
+}
+
+// gate holds whoever takes a connection over from net/http: as that hands it
+// over, which is the first time, or as it has it, the second.
 type gate struct {
 	net.Listener
-	reached, open chan struct{}
+	at      int32
+	reached chan struct{}
+	open    chan struct{}
+	opened  func()
+}
+
+func newGate(l net.Listener, at int32) *gate {
+	g := &gate{Listener: l, at: at, reached: make(chan struct{}), open: make(chan struct{})}
+	g.opened = sync.OnceFunc(func() { close(g.open) })
+	return g
 }
 
 func (g *gate) Accept() (net.Conn, error) {
@@ -63,9 +104,9 @@ type gated struct {
 }
 
 // SetDeadline is called first by net/http as it hands the connection over, and
-// then by who has it.
+// then by a stream that has it.
 func (c *gated) SetDeadline(t time.Time) error {
-	if c.times.Add(1) == 2 {
+	if c.times.Add(1) == c.gate.at {
 		close(c.gate.reached)
 		<-c.gate.open
 	}

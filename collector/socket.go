@@ -172,7 +172,7 @@ func (c *Collector) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.open.remove(s)
-	defer c.guests.welcome(r, may, func() { s.finish(ending{"unauthorized", websocket.StatusPolicyViolation, "unauthorized"}) })()
+	defer c.welcome(r, may, func() { s.finish(ending{"unauthorized", websocket.StatusPolicyViolation, "unauthorized"}) })()
 	go s.write()
 	s.finish(s.read())
 	// What was claimed is free at once; what was taken in is published.

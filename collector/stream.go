@@ -282,7 +282,7 @@ func (c *Collector) serveStream(r *http.Request, sub subscription, gone map[stri
 	// header is its own.
 	c.hub.subscribe(cons, sub.from, sub.all, gone)
 	defer c.hub.unsubscribe(cons)
-	defer c.guests.welcome(r, Watch, func() { end(errRevoked) })()
+	defer c.welcome(r, Watch, func() { end(errRevoked) })()
 	var notes []byte
 	for _, n := range cons.notes {
 		notes = appendExhausted(notes, n)
