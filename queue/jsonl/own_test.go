@@ -135,7 +135,7 @@ func ownersWaitForThoseWhoLook(t *testing.T) {
 }
 
 // Who wants to own a log does not take one that only looks after it, in the same
-// process, for an owner. In a bubble, where a glance takes no time.
+// process, for an owner. In a bubble, where no glance takes time.
 func TestGlance(t *testing.T) { synctest.Test(t, glance) }
 
 func glance(t *testing.T) {
@@ -166,6 +166,7 @@ func glance(t *testing.T) {
 		}
 	})
 	for i := range 300 {
+		time.Sleep(100 * time.Microsecond) // both are woken at once
 		l, err := OpenPath(path)
 		if err != nil {
 			t.Errorf("%d: %v", i, err)
