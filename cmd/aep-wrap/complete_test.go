@@ -34,7 +34,7 @@ func TestCompletionIsOverInTime(t *testing.T) {
 			defer l.Close()
 			start := time.Now()
 			words, directive := of(a)(newRootCmd(a), nil, "")
-			if took := time.Since(start); took > completionWait+2*time.Second {
+			if took := time.Since(start); took > completionWait+10*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			if len(words) > 0 || directive != cobra.ShellCompDirectiveNoFileComp {
@@ -60,13 +60,7 @@ func TestTimelineOfASilentCollector(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ask := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		_, err := a.findStory(ctx, "s")
-		return err
-	}
-	if err := ask(); err == nil || !strings.Contains(err.Error(), "none at the collector") {
+	if _, err := a.findStory(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "none at the collector") {
 		t.Errorf("without one: %v", err)
 	}
 	l, err := net.Listen("unix", socket)
@@ -74,7 +68,9 @@ func TestTimelineOfASilentCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := ask(); err == nil || !strings.Contains(err.Error(), "the collector cannot be asked") {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := a.findStory(ctx, "s"); err == nil || !strings.Contains(err.Error(), "the collector cannot be asked") {
 		t.Errorf("of a silent one: %v", err)
 	}
 }

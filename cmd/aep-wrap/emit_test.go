@@ -256,6 +256,13 @@ func (m *moody) take(binding string, lines ...string) {
 	m.by[binding] += len(lines)
 }
 
+// count is how many lines it took in.
+func (m *moody) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.lines)
+}
+
 // got gives what it took in, each event once, session by session, in the order
 // in which it came.
 func (m *moody) got() map[string][]string {
@@ -480,10 +487,13 @@ func TestHello(t *testing.T) {
 	w := newWorld(t)
 	m := newMoody(t, "healthy")
 	w.run([]string{"PLAY=" + w.file("play", claudePlay)}, "--collector", strings.Replace(m.url(), "http:", "ws:", 1)+"/socket", "claude")
-	if len(m.hellos) != 1 {
-		t.Fatalf("%d hellos", len(m.hellos))
+	m.mu.Lock()
+	hellos := slices.Clone(m.hellos)
+	m.mu.Unlock()
+	if len(hellos) != 1 {
+		t.Fatalf("%d hellos", len(hellos))
 	}
-	h, _ := json.Marshal(m.hellos[0])
+	h, _ := json.Marshal(hellos[0])
 	var got struct {
 		Role         string
 		Identity     struct{ Agent, Instance string }
@@ -817,9 +827,9 @@ func TestReplay(t *testing.T) {
 	}
 
 	// What is no capture is sent nowhere.
-	before := len(m.lines)
+	before := m.count()
 	bad := w.file("bad.jsonl", lines[0]+"\n{\"aep\":\"0.1\"}\n")
-	if r := w.run(nil, "replay", "--collector", m.url(), bad); r.code != 1 || !strings.Contains(r.stderr, "line 2 is no event") || len(m.lines) != before {
+	if r := w.run(nil, "replay", "--collector", m.url(), bad); r.code != 1 || !strings.Contains(r.stderr, "line 2 is no event") || m.count() != before {
 		t.Errorf("%+v", r)
 	}
 	for _, args := range [][]string{{"replay"}, {"replay", "--speed", "0", file}, {"replay", "/nowhere"}, {"replay", file}} {

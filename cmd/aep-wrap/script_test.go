@@ -29,7 +29,7 @@ import (
 )
 
 // patience is how long a test waits for what comes at once on an idle machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // noSleep keeps the race detector from holding up each process of ours for a
 // second at its end.
@@ -322,15 +322,23 @@ func freeport(ts *testscript.TestScript, neg bool, args []string) {
 	l.Close()
 }
 
+// takenPorts are those that a test has: none gets another's, which may not listen
+// there yet, or not at the moment.
+var takenPorts sync.Map
+
 // listenFree listens at a loopback port which nobody takes who asks the kernel for
 // any, once it is given back: those are higher.
 func listenFree() (l net.Listener, err error) {
-	for range 100 {
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
-			break
+	for range 1000 {
+		port := 10_000 + rand.IntN(20_000)
+		if _, taken := takenPorts.LoadOrStore(port, true); taken {
+			continue
+		}
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return l, nil
 		}
 	}
-	return l, err
+	return nil, fmt.Errorf("no port is free: %w", err)
 }
 
 // eventually COMMAND...: runs the command until it succeeds.

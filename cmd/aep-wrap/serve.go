@@ -101,7 +101,6 @@ func (a *app) serve(ctx context.Context, flags *pflag.FlagSet, paths []string) e
 	}
 	heedLimit(s.log)
 	a.warnUnlessQuiet(s.line())
-	s.beAlone()
 	notify("READY=1")
 
 	running, end := context.WithCancel(context.Background())
@@ -193,6 +192,7 @@ func (a *app) startServing(flags *pflag.FlagSet) (_ *serving, err error) {
 	if err := s.listenHooks(); err != nil {
 		return nil, err
 	}
+	s.beAlone() // before anybody asks whether it is ready
 	if c.HealthListen != off {
 		if s.health, err = s.listenHealth(c.HealthListen); err != nil {
 			return nil, err

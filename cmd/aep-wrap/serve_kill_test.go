@@ -51,7 +51,7 @@ func TestServeIsKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		t.Cleanup(func() { kill(cmd) })
 		return cmd
 	}
 	cmd := start()

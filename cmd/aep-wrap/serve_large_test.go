@@ -38,7 +38,7 @@ func TestServeLargeHooks(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill()
+	defer kill(cmd)
 	secret := waitSecret(t, filepath.Join(home, ".aep", "hook-secret"), port)
 
 	var n atomic.Int64

@@ -75,7 +75,7 @@ func serveLargeHooks(t *testing.T, bin string, inside []string, gomemlimit strin
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill()
+	defer kill(cmd)
 	secret := waitSecret(t, filepath.Join(home, ".aep", "hook-secret"), port)
 	metric := func(name string) float64 {
 		t.Helper()
@@ -98,6 +98,7 @@ func serveLargeHooks(t *testing.T, bin string, inside []string, gomemlimit strin
 		}
 		return v
 	}
+	awaitMetric(t, healthAt, "aep_wrap_draining 0")
 	s.limit = metric("go_gc_gomemlimit_bytes")
 	var n atomic.Int64
 	inputs := []func() io.Reader{ // of a tool: refused for its size, thinned, and as much as is taken in strings and in values

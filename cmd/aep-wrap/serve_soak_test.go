@@ -65,7 +65,7 @@ func TestServeSoak(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill()
+	defer kill(cmd)
 	secret := waitSecret(t, filepath.Join(home, ".aep", "hook-secret"), port)
 
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: sessions}}
@@ -246,17 +246,23 @@ func freeAddr(t *testing.T) string {
 // waitSecret waits until serve takes hooks, and gives the secret of its URL.
 func waitSecret(t *testing.T, file, addr string) string {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		raw, err := os.ReadFile(file)
+		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			continue
 		}
-		if c, err := net.Dial("tcp", addr); err == nil {
-			c.Close()
+		c.Close()
+		if raw, err := os.ReadFile(file); err == nil { // whole: it is written before the port is there
 			return strings.TrimSpace(string(raw))
 		}
 	}
 	t.Fatal("serve takes no hooks")
 	return ""
+}
+
+// kill ends a process, and waits until it writes no more in what is swept away.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
 }
 
 // status is a number of /proc/PID/status, in bytes; 0 where there is none.

@@ -6,10 +6,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // Of two serves on one log directory the second says so, is not ready, and takes
@@ -25,7 +28,7 @@ func TestTwoServes(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		t.Cleanup(func() { kill(cmd) })
 		return cmd, healthAt
 	}
 	waitFor := func(addr, want string) {
@@ -62,10 +65,43 @@ func TestTwoServes(t *testing.T) {
 		t.Error(err)
 	}
 	waitFor(thirdAt, "200 ready")
-	_ = third.Process.Kill()
-	_ = third.Wait()
+	kill(third)
 	want := fmt.Sprintf("another aep-wrap serve (process %d) writes session logs in ", first.Process.Pid)
 	if strings.Contains(says[0].String(), "another") || strings.Count(says[1].String(), want) != 1 || strings.Count(says[1].String(), "the other serve is gone") != 1 {
 		t.Errorf("the first says\n%sthe second\n%s", says[0].String(), says[1].String())
+	}
+}
+
+// A serve is not ready, from the first moment that it can be asked, where another
+// has its log directory.
+func TestAnotherServeIsKnownFromTheStart(t *testing.T) {
+	a := quietApp(t)
+	var flags pflag.FlagSet
+	addSettings(&flags, false)
+	addSettings(&flags, true)
+	for name, value := range map[string]string{"listen": off, "log-dir": t.TempDir(), "hook-listen": freeAddr(t), "health-listen": freeAddr(t)} {
+		if err := flags.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var errs []error
+	if a.cfg, _, errs = loadSettings(&flags, a.Getenv, a.paths, true); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if err := os.Mkdir(filepath.Join(a.cfg.LogDir, ".watch"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other, err := lockFile(filepath.Join(a.cfg.LogDir, ".watch", "serving"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	s, err := a.startServing(&flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.closeListeners(t.Context())
+	if alive, ready := probeHealth(s.health.addr); alive != 200 || ready != "503 not ready" {
+		t.Errorf("%d, %s", alive, ready)
 	}
 }
