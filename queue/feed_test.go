@@ -453,14 +453,12 @@ func TestResume(t *testing.T) {
 	}
 	want(t, all(t, f, 3), "dead", 0, 3)
 	none(t, f)
-	for end := time.Now().Add(time.Minute); f.Stats().Sessions != 0 && time.Now().Before(end); {
+	sending := func() []string { left, _ := filepath.Glob(filepath.Join(root, "a", "*.sending")); return left }
+	for end := time.Now().Add(time.Minute); (f.Stats().Sessions != 0 || len(sending()) != 0) && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
-	if s := f.Stats(); s.Sessions != 0 {
-		t.Errorf("the session is not let go: %+v", s)
-	}
-	if left, _ := filepath.Glob(filepath.Join(root, "a", "*.sending")); len(left) != 0 {
-		t.Errorf("left %v", left)
+	if s, left := f.Stats(), sending(); s.Sessions != 0 || len(left) != 0 {
+		t.Errorf("the session is not let go: %+v, left %v", s, left)
 	}
 	// Its owner comes back and goes on, with nothing twice.
 	back, err := jsonl.Open(root, "a", "dead")
