@@ -67,8 +67,8 @@ func (k *taker) lines() []string {
 func (k *taker) looked(t *testing.T) {
 	t.Helper()
 	idles := func() int { k.mu.Lock(); defer k.mu.Unlock(); return k.idles }
-	n := idles()
-	for deadline := time.Now().Add(time.Minute); idles() == n; time.Sleep(5 * time.Millisecond) {
+	n := idles() // and one more: that was underway, and looked before
+	for deadline := time.Now().Add(time.Minute); idles() < n+2; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not look any more")
 		}
@@ -140,11 +140,12 @@ func TestFollowing(t *testing.T) {
 		{"new directories", "", []string{`mkdir -p x/y; echo '{"n":1}' >x/y/a.jsonl`, `mkdir x/y/z; echo '{"n":2}' >x/y/z/b.jsonl`}, []int{1, 2}},
 		{"a torn line", "", []string{`printf '{"n":1}\n{"n"' >a.jsonl`, `printf ':2}' >>a.jsonl`, `printf '\n{"n":3}\n' >>a.jsonl`}, []int{1, 2, 3}},
 		{"renamed", "", []string{`echo '{"n":1}' >a.jsonl`, `mv a.jsonl b.jsonl; echo '{"n":2}' >>b.jsonl`}, []int{1, 2}},
-		{"rotated", "", []string{`echo '{"n":1}' >a.jsonl`, `exec 3>>a.jsonl; mv a.jsonl a.jsonl.1; echo '{"n":2}' >&3; sleep 0.3; echo '{"n":3}' >a.jsonl`}, []int{1, 3}},
-		{"rotated out of sight", "", []string{`echo '{"n":1}' >a.jsonl`, `exec 3>>a.jsonl; mv a.jsonl a.old; sleep 0.2; echo '{"n":2}' >&3; sleep 0.8; echo '{"n":3}' >a.jsonl`}, []int{1, 3}},
-		{"copied and truncated", "", []string{`echo '{"n":1}' >a.jsonl`, `cp a.jsonl a.jsonl.1; : >a.jsonl; sleep 0.2; echo '{"n":2}' >>a.jsonl`}, []int{1, 2}},
+		{"rotated", "", []string{`echo '{"n":1}' >a.jsonl`, `mv a.jsonl a.jsonl.1; echo '{"n":2}' >>a.jsonl.1`, `echo '{"n":3}' >a.jsonl`}, []int{1, 2, 3}},
+		{"rotated out of sight", "", []string{`echo '{"n":1}' >a.jsonl`, `mv a.jsonl a.old`, `echo '{"n":2}' >>a.old`, `echo '{"n":3}' >a.jsonl`}, []int{1, 1, 2, 3}},
+		{"copied and truncated", "", []string{`echo '{"n":1}' >a.jsonl`, `cp a.jsonl a.jsonl.1; : >a.jsonl`, `echo '{"n":2}' >>a.jsonl`}, []int{1, 1, 2}},
+		{"copied and truncated, and as long again", "", []string{`echo '{"n":1}' >a.jsonl`, `cp a.jsonl a.jsonl.1; : >a.jsonl; echo '{"n":2}' >>a.jsonl`}, []int{1, 2}},
 		{"truncated and grown beyond", "", []string{`echo '{"n":1}' >a.jsonl`, `printf '{"n":2}\n{"n":3}\n' >a.jsonl`}, []int{1, 3}},
-		{"deleted and made again", "", []string{`echo '{"n":1}' >a.jsonl`, `rm a.jsonl; sleep 0.2; echo '{"n":2}' >a.jsonl`}, []int{1, 2}},
+		{"deleted and made again", "", []string{`echo '{"n":1}' >a.jsonl`, `rm a.jsonl`, `echo '{"n":2}' >a.jsonl`, `rm a.jsonl; echo '{"n":3}' >a.jsonl`}, []int{1, 1, 2, 3}},
 		{"replaced", "", []string{`echo '{"n":1}' >a.jsonl`, `printf '{"n":2}\n' >tmp; mv tmp a.jsonl`}, []int{1, 2}},
 		{"a link to a file", "a.jsonl", []string{`mkdir -p v1 v2; echo '{"n":1}' >v1/l; ln -s v1/l a.jsonl`, `echo '{"n":2}' >>v1/l`, `echo '{"n":3}' >v2/l; ln -sfn v2/l a.jsonl`}, []int{1, 2, 3}},
 		{"a link to a folder, which may lead in a circle", "w", []string{`mkdir -p w v; echo '{"n":9}' >v/a.jsonl; ln -s ../v w/v; ln -s . w/w; echo '{"n":1}' >w/b.jsonl`}, []int{1}},
@@ -164,6 +165,7 @@ func TestFollowing(t *testing.T) {
 			for i, step := range c.steps {
 				writer(t, dir, step)
 				k.wait(t, lines(1, c.want[i])...)
+				k.looked(t)
 			}
 			time.Sleep(50 * time.Millisecond)
 			k.wait(t, lines(1, c.want[len(c.want)-1])...)
@@ -182,8 +184,10 @@ func TestPolling(t *testing.T) {
 	}
 	fo.cfg.Once = true // no announcements are asked for
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	done := make(chan struct{})
+	defer func() { cancel(); <-done }()
 	go func() { // as Run, without an end
+		defer close(done)
 		for ctx.Err() == nil {
 			fo.lookEverywhere(false)
 			fo.work(ctx)
