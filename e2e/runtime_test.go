@@ -42,6 +42,17 @@ func (w *world) runtimeWith(profiles, token string, flags ...string) *embedder {
 	}
 	addr := freeAddress(w.t)
 	e := &embedder{w: w, base: "http://" + addr, token: token, dir: filepath.Join(w.root, "runtime")}
+	w.t.Cleanup(func() {
+		w.tellProcesses()
+		for _, pattern := range []string{"runs/*/err", "runs/*/log/*/*.jsonl"} {
+			files, _ := filepath.Glob(filepath.Join(e.dir, pattern))
+			for _, f := range files {
+				if b, err := os.ReadFile(f); err == nil && w.t.Failed() {
+					w.t.Logf("%s:\n%s", f, b)
+				}
+			}
+		}
+	})
 	e.args = append([]string{wrapper(w.t), "runtime", "--listen", addr, "--dir", e.dir, "--profile", file}, flags...)
 	e.start()
 	return e
@@ -291,7 +302,7 @@ profiles:
 		}
 	}
 	if e.state(run) != "complete" {
-		t.Errorf("it is %s", e.state(run))
+		t.Errorf("it is %s: %v", e.state(run), told[len(told)-1].Payload)
 	}
 	e.sameFacts(run, told)
 }
