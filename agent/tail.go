@@ -172,9 +172,11 @@ func (t *Tail) open(first bool) {
 	}
 }
 
-// read takes what the file has grown by.
+// read takes what the file has grown by, and where another stands at its path by
+// now, what that holds.
 func (t *Tail) read() {
 	if t.replaced() {
+		t.readOn() // what was written to it last
 		t.file.Close()
 		t.file = nil
 	}
@@ -183,6 +185,11 @@ func (t *Tail) read() {
 			return
 		}
 	}
+	t.readOn()
+}
+
+// readOn takes what is there behind what was read.
+func (t *Tail) readOn() {
 	if t.buf == nil {
 		t.buf = make([]byte, 64<<10)
 	}

@@ -78,6 +78,32 @@ func TestTail(t *testing.T) {
 	g.wait(t, "one", "two", "four", "5", "six", `{"whole":1}`)
 }
 
+// What was written to a file just before another took its place, or it went, is
+// told, before what the other holds.
+func TestTailReadsToTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.jsonl")
+	var g gathered
+	tail := &Tail{cfg: TailConfig{Path: path}, cut: cutter{tell: g.line, skip: g.skip}}
+	put(t, path, "one\n")
+	tail.open(true)
+	tail.read()
+	put(t, path, "two\n")
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, path, "three\n")
+	tail.read()
+	put(t, path, "four\n")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	tail.read()
+	if got := strings.Join(g.lines, " "); got != "one two three four" {
+		t.Errorf("told: %s", got)
+	}
+	tail.file.Close()
+}
+
 // Who asks is told what is there, before anything else happens.
 func TestTailCatchUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.jsonl")
