@@ -87,9 +87,9 @@ type Road struct {
 
 	mu      sync.Mutex
 	lanes   map[string]*lane
-	parked  map[string]bool // sessions whose lane was given up after their end
-	current string          // the session that was spoken of last
-	loose   []event.Draft   // of our own, before there is a session
+	parked  map[string]chan struct{} // sessions whose lane was given up after their end: when it is done
+	current string                   // the session that was spoken of last
+	loose   []event.Draft            // of our own, before there is a session
 	closed  bool
 	tick    int64
 
@@ -108,7 +108,7 @@ func NewRoad(c RoadConfig) *Road {
 	if c.Say == nil {
 		c.Say = func(string) {}
 	}
-	r := &Road{cfg: c, lanes: map[string]*lane{}, parked: map[string]bool{}}
+	r := &Road{cfg: c, lanes: map[string]*lane{}, parked: map[string]chan struct{}{}}
 	r.office = &office{gate: c.Gate, sinks: c.Sinks, note: c.Log, now: c.Now}
 	r.answering = answering{adapter: &r.cfg.Adapter, patience: &r.cfg.Patience, note: c.Log}
 	r.responds = c.Control != nil && slices.Contains(c.Control.Accepts(), control.Respond)
@@ -354,6 +354,7 @@ func (r *Road) newLane(name string) *lane {
 		return nil
 	}
 	l := newLane(r, name)
+	l.former = r.parked[name]
 	r.lanes[name] = l
 	if len(r.loose) > 0 {
 		// Before the first moment's own drafts, but after the session is
@@ -377,7 +378,7 @@ func (r *Road) park() bool {
 		return false
 	}
 	delete(r.lanes, oldest.session)
-	r.parked[oldest.session] = true
+	r.parked[oldest.session] = oldest.done
 	oldest.close(entry{last: true})
 	return true
 }
@@ -455,6 +456,8 @@ type lane struct {
 	road  *Road
 	early []event.Draft
 	used  int64 // by Road.mu
+
+	former chan struct{} // is closed when the session's lane before this one has left the log; nil without one
 
 	mu     sync.Mutex
 	queue  []entry
@@ -594,6 +597,9 @@ func (l *lane) guard() {
 func (l *lane) open() {
 	c := &l.road.cfg
 	var state *session.State
+	if l.former != nil {
+		<-l.former
+	}
 	if c.LogDir != "" {
 		log, err := jsonl.Open(c.LogDir, c.Agent, l.session)
 		var owned *jsonl.ErrOwned

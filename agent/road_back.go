@@ -18,7 +18,7 @@ import (
 func (r *Road) Control(name string, command []byte, drafts []event.Draft) error {
 	r.mu.Lock()
 	l := r.lanes[name]
-	if l == nil && !r.closed && r.parked[name] {
+	if l == nil && !r.closed && r.parked[name] != nil {
 		l = r.newLane(name)
 	}
 	if l != nil {

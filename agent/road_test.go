@@ -449,6 +449,35 @@ func TestRoadManySessions(t *testing.T) {
 	}
 }
 
+// A session that is spoken of again while its lane, which was given up, still
+// writes, is told on when that is done, however long that takes: nobody else has
+// it.
+func TestRoadSpeaksAgainOfAParkedSession(t *testing.T) {
+	synctest.Test(t, roadSpeaksAgainOfAParkedSession)
+}
+
+func roadSpeaksAgainOfAParkedSession(t *testing.T) {
+	dir := t.TempDir()
+	r, b, said := newTestRoad(t, dir)
+	b.stuck = make(chan struct{})
+	for i := range maxLanes {
+		s, typ := fmt.Sprint("s", i), "x.plain.thing.seen"
+		if i < 2 {
+			typ = "session.ended"
+		}
+		r.Observe(moment("type", typ, "session", s, "key", s), 0)
+	}
+	synctest.Wait() // all are about to offer what they have written
+	r.Observe(moment("type", "x.plain.thing.seen", "session", "another", "key", "1"), 0)
+	r.Observe(moment("type", "x.plain.thing.seen", "session", "s0", "key", "late"), 0)
+	time.Sleep(time.Minute)
+	close(b.stuck)
+	exit(t, r)
+	if es := readLog(t, dir, "s0"); count(es, "x.plain.thing.seen") != 1 || len(said.lines) > 0 {
+		t.Errorf("%d events, said %q", len(es), said.lines)
+	}
+}
+
 // What the agent wrote before it ended is read, however slowly it is taken in.
 func TestLinesPipeSlow(t *testing.T) {
 	r, _, _ := newTestRoad(t, t.TempDir())
