@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"aep-wrap/event"
@@ -226,7 +227,10 @@ func real() Clock {
 	return Clock{Now: time.Now, After: func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }}
 }
 
-func TestRun(t *testing.T) {
+// TestRun is in a bubble, where no machine is too slow for a window.
+func TestRun(t *testing.T) { synctest.Test(t, run) }
+
+func run(t *testing.T) {
 	setup := func(c SenderConfig, cmd func(now time.Time) event.Event) (*world, *pipe, *Sender) {
 		w := newWorld(t)
 		w.clock.now = time.Now()
