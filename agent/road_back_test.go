@@ -644,9 +644,7 @@ func (b *back) ended(p *Process) []event.Event {
 	defer cancel()
 	b.Exit(ctx, e)
 	close(b.effects)
-	if left := p.tree(); len(left) > 0 {
-		b.Errorf("left: %v", left)
-	}
+	eventually(b.T, "the end of what was killed", func() bool { return len(p.tree()) == 0 })
 	return readLog(b.T, b.dir, "s")
 }
 

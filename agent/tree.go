@@ -57,24 +57,27 @@ func descend(all []Proc, root func(Proc) bool) []Proc {
 // endAll ends what list names until it names nothing: SIGTERM, and SIGCONT so
 // that what is stopped hears it, then after grace SIGKILL. Listing again each
 // time is what finds a process that was forked while its parent died. It gives
-// up two seconds after the grace, for what even SIGKILL does not end, and says
-// what is left.
+// up two seconds after that, for what even SIGKILL does not end, and says what is
+// left.
 func endAll(list func() []Proc, grace time.Duration, log *slog.Logger) []Proc {
 	begun := time.Now()
+	var killed time.Time
 	told := map[procID]bool{}
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		left := list()
 		if len(left) == 0 {
 			return nil
 		}
-		since := time.Since(begun)
-		if since > grace+2*time.Second {
+		if !killed.IsZero() && time.Since(killed) > 2*time.Second {
 			log.Warn("processes of the agent are still running", "pids", pids(left))
 			return left
 		}
+		if killed.IsZero() && time.Since(begun) >= grace {
+			killed = time.Now()
+		}
 		for _, p := range left {
 			switch {
-			case since >= grace:
+			case !killed.IsZero():
 				_ = signalProc(p, syscall.SIGKILL)
 			case !told[p.id()]:
 				told[p.id()] = true

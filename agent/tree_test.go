@@ -2,11 +2,14 @@ package agent
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestDescend(t *testing.T) {
@@ -56,6 +59,29 @@ func TestSignalProcKnowsItsProcess(t *testing.T) {
 	if err := signalProc(p, syscall.SIGKILL); err != syscall.ESRCH {
 		t.Errorf("one that is gone: %v", err)
 	}
+}
+
+// However slow a machine is at listing processes: what does not end when it is
+// asked to is killed before it is given up.
+func TestEndAllKills(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "trap '' TERM; echo; while :; do sleep 1; done")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := procByID(cmd.Process.Pid)
+	synctest.Test(t, func(*testing.T) {
+		endAll(func() []Proc { time.Sleep(time.Minute); return []Proc{p} }, time.Second, slog.New(slog.DiscardHandler))
+	})
+	eventually(t, "its end", func() bool { return !running(p.Pid) })
+	_ = cmd.Wait()
 }
 
 func TestLaunchOrder(t *testing.T) {
