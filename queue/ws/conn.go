@@ -230,14 +230,20 @@ func (c *conn) talk(ctx context.Context, cancel func()) *fault {
 	for {
 		var batches chan job
 		var room chan struct{}
+		var answers, lines chan []byte
 		var err error
 		if c.job.items != nil && !c.net.full() {
 			err = c.pump()
 		}
+		full := c.net.full()
 		if c.job.items == nil {
 			batches = c.batches
-		} else {
+		}
+		if full || c.job.items != nil {
 			room = c.net.room
+		}
+		if !full { // who asks and does not listen is answered no further
+			answers, lines = c.answers, e.out
 		}
 		if err == nil {
 			select {
@@ -251,9 +257,9 @@ func (c *conn) talk(ctx context.Context, cancel func()) *fault {
 				return c.bye(cancel, websocket.StatusNormalClosure, "", &fault{word: closingWord(reason)})
 			case <-c.over:
 				return nil // read knows why
-			case raw := <-c.answers:
+			case raw := <-answers:
 				err = c.write(raw)
-			case raw := <-e.out:
+			case raw := <-lines:
 				err = c.write(raw)
 			case <-room:
 			case c.job = <-batches:

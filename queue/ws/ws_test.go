@@ -860,6 +860,7 @@ func slowButHealthy(t *testing.T) {
 // held up, memory stays within its bounds, and the end comes in time.
 func TestNeverReads(t *testing.T) {
 	c := newCollector(t)
+	var asked atomic.Int64
 	c.script = func(_ int, p *peer) {
 		p.hello()
 		p.pongs(1)
@@ -868,7 +869,8 @@ func TestNeverReads(t *testing.T) {
 			if err != nil {
 				return
 			}
-			time.Sleep(time.Millisecond)
+			asked.Add(1)
+			time.Sleep(100 * time.Microsecond)
 		}
 	}
 	c.start()
@@ -892,13 +894,15 @@ func TestNeverReads(t *testing.T) {
 	if d := time.Since(from); d > 30*time.Second {
 		t.Errorf("offering took %v", d)
 	}
-	time.Sleep(50 * time.Millisecond)
 	e.mu.Lock()
 	conn := e.live
 	e.mu.Unlock()
 	if conn == nil {
 		t.Fatal("it was left")
 	}
+	until(t, "nothing more goes out", conn.net.full)
+	more := asked.Load() + 2*outboxFull/500
+	until(t, "much more is asked", func() bool { return asked.Load() > more })
 	conn.net.mu.Lock()
 	n := len(conn.net.buf)
 	conn.net.mu.Unlock()
