@@ -33,8 +33,13 @@ import (
 	"aep-wrap/session"
 )
 
-// flushTime bounds how long the wrapper outlives its agent.
-const flushTime = 2 * time.Second
+// flushTime bounds how long the wrapper outlives its agent for what others do:
+// hooks that are open still, and a collector. writeTime does so for what the disk
+// does, since what is not written is lost.
+const (
+	flushTime = 2 * time.Second
+	writeTime = 10 * time.Second
+)
 
 // wrappedEnv marks the environment of a wrapped agent: it names the socket of
 // the wrapper, which answers as long as that lives.
@@ -627,22 +632,26 @@ func tilde(path, home string) string {
 // the sinks a bounded time.
 func (l *launch) finish(x agent.Exit) {
 	l.closeServer()
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
-	defer cancel()
-	l.closeHooks(ctx)
+	within(flushTime, l.closeHooks)
 	l.mu.Lock()
 	tails := slices.Collect(maps.Values(l.tails))
 	l.mu.Unlock()
-	for _, t := range tails {
-		t.Drain(ctx)
-	}
 	exit := exitOf(x)
-	if exit.Left = l.served.foreign; !exit.Left {
-		l.road.Unheard(generic.Started(l.begun))
-	}
-	l.road.Exit(ctx, exit)
+	exit.Left = l.served.foreign
+	within(writeTime, func(ctx context.Context) {
+		for _, t := range tails {
+			t.Drain(ctx)
+		}
+		if !exit.Left {
+			l.road.Unheard(generic.Started(l.begun))
+		}
+		if l.road.Exit(ctx, exit); ctx.Err() != nil {
+			l.trouble("the session could not be written out in time: its end is not told whole")
+		}
+	})
 	patience := tidyPatience
-	if err := l.road.Flush(ctx); err != nil {
+	var err error
+	if within(flushTime, func(ctx context.Context) { err = l.road.Flush(ctx) }); err != nil {
 		where := "wait in the log"
 		if l.logDir == "" {
 			where = "were not sent"
@@ -665,6 +674,13 @@ func (l *launch) finish(x agent.Exit) {
 	for _, line := range later {
 		l.say(line)
 	}
+}
+
+// within has something done that heeds how much time it has.
+func within(d time.Duration, do func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	do(ctx)
 }
 
 func (l *launch) closeSink() {

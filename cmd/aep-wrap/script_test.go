@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 		"claude":   func() { os.Exit(playClaude(os.Args[1:])) },
 		"drafter":  func() { os.Exit(drafter()) },
 		"get":      get,
+		"lingers":  lingers,
 		"onpty":    onPTY,
 		"saying":   saying,
 		"standin":  standInMain,
@@ -127,6 +128,25 @@ func get() {
 	}
 	fmt.Println(resp.StatusCode)
 	io.Copy(os.Stdout, resp.Body)
+}
+
+// lingers: begins a hook that never comes, says so by the file lingering, and goes
+// when the file gone is there.
+func lingers() {
+	c, err := net.Dial("unix", os.Getenv("AEP_HOOK_SOCKET"))
+	if err == nil {
+		defer c.Close()
+		err = os.WriteFile("lingering", nil, 0o600)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat("gone"); err == nil {
+			return
+		}
+	}
 }
 
 // onPTY COMMAND...: runs the command on a terminal of 80 by 24. When it prints
