@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -24,17 +25,17 @@ func init() {
 	}
 }
 
-// vfork has a child take a while before it runs sleep.
+// vfork has a child run sleep, once our input is at its end.
 //
 //go:norace
 //go:noinline
 func vfork() {
 	path, arg := []byte("/bin/sleep\x00"), []byte("60\x00")
 	argv := []*byte{&path[0], &arg[0], nil}
-	while := unix.Timespec{Nsec: 300e6}
+	var word [1]byte
 	pid, _, _ := syscall.RawSyscall6(unix.SYS_CLONE, unix.CLONE_VFORK|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if pid == 0 { // nothing of the runtime's works here
-		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&while)), 0, 0)
+		syscall.RawSyscall(unix.SYS_READ, 0, uintptr(unsafe.Pointer(&word)), 1)
 		syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(&argv[0])), 0)
 		syscall.RawSyscall(unix.SYS_EXIT, 1, 0, 0)
 	}
@@ -45,7 +46,11 @@ func vfork() {
 // and child, and goes on when it is thawed.
 func TestFreezeAmidVfork(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "@vfork")
-	if err := cmd.Start(); err != nil {
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	list := func() []Proc {
@@ -70,7 +75,33 @@ func TestFreezeAmidVfork(t *testing.T) {
 		}
 	}
 	until("the child is forked", func(l []Proc) bool { return len(l) == 2 && l[0].State == 'D' })
-	stopped := freeze(list)
+	// It looks four times, and each time sees what its last signals did: in a
+	// bubble, where its own patience does not matter.
+	var stopped []Proc
+	synctest.Test(t, func(t *testing.T) {
+		wait := func(what string, ok func([]Proc) bool) {
+			for n := 0; !ok(list()); n++ {
+				if n == 10000 {
+					t.Fatalf("%s: %v", what, list())
+				}
+			}
+		}
+		looks := 0
+		stopped = freeze(func() []Proc {
+			switch looks++; looks {
+			case 1:
+			case 2:
+				wait("the child is stopped", func(l []Proc) bool { return l[1].stopped() })
+			case 3:
+				wait("the child goes on", func(l []Proc) bool { return !l[1].stopped() })
+				in.Close()
+				wait("the parent goes on, and stops", func(l []Proc) bool { return l[0].stopped() })
+			default:
+				wait("both are stopped", func(l []Proc) bool { return l[0].stopped() && l[1].stopped() })
+			}
+			return list()
+		})
+	})
 	if l := list(); len(l) != 2 || slices.ContainsFunc(l, func(p Proc) bool { return !p.stopped() }) || len(stopped) != 2 {
 		t.Fatalf("stopped %v, and there are %v", stopped, l)
 	}
