@@ -88,6 +88,7 @@ func TestScript(t *testing.T) {
 			"freeport":   freeport,
 			"tinydisk":   tinydisk,
 			"eventually": eventually,
+			"offers":     offers,
 		},
 	})
 }
@@ -370,6 +371,21 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("eventually %s: %v", strings.Join(args, " "), err)
+}
+
+// offers WORD...: asks as a shell does what may come at the last word, until
+// something is offered: a collector that is slow is not waited for.
+func offers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: offers WORD...")
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(30 * time.Millisecond) {
+		ts.Check(ts.Exec("aep-wrap", append([]string{"__complete"}, args...)...))
+		if !strings.HasPrefix(ts.ReadFile("stdout"), ":") {
+			return
+		}
+	}
+	ts.Fatalf("nothing is offered")
 }
 
 // claudeSettings are the settings that playClaude is started with. It plays Claude Code as far as a wrapper can tell: it reads the
