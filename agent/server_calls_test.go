@@ -70,7 +70,7 @@ func next(t *testing.T, heard chan string, want string) {
 		if got != want {
 			t.Fatalf("it heard %s; want %s", got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("it did not hear %s", want)
 	}
 }
@@ -118,7 +118,7 @@ func TestServerCalls(t *testing.T) {
 			if m.Name != name || m.Session != session {
 				t.Fatalf("%s of %s; want %s of %s", m.Name, m.Session, name, session)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("no %s", name)
 		}
 	}
@@ -213,7 +213,7 @@ func TestServerLines(t *testing.T) {
 			if m.Name != want {
 				t.Fatalf("%s; want %s", m.Name, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("no %s", want)
 		}
 	}

@@ -853,7 +853,7 @@ func TestBacking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(b.tree()) < 3; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(b.tree()) < 3; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it has %v", b.tree())
 		}
