@@ -66,7 +66,7 @@ func (p *payload) slow() bool {
 type intake struct {
 	reading, working chan struct{} // large ones
 	small            chan struct{} // others that are worked on
-	awaited          atomic.Int32  // how many wait to be read
+	demand           atomic.Int32  // how many have a turn to be read, or wait for one
 }
 
 func newIntake() *intake {
@@ -75,15 +75,29 @@ func newIntake() *intake {
 
 // await waits for a turn to be read. Who has one and comes slowly loses it.
 func (x *intake) await(p *payload) bool {
-	x.awaited.Add(1)
-	defer x.awaited.Add(-1)
-	p.turn = wait(x.reading)
+	x.demand.Add(1)
+	if p.turn = wait(x.reading); !p.turn {
+		x.demand.Add(-1)
+	}
 	p.since, p.before = time.Now(), p.size
 	return p.turn
 }
 
-// wanted says whether more wait to be read than there are turns.
-func (x *intake) wanted() bool { return int(x.awaited.Load()) > cap(x.reading)-len(x.reading) }
+// yield gives a payload's turn back where more wait than there are turns: for each
+// of those one gives way, however many come slowly.
+func (x *intake) yield(p *payload) bool {
+	for {
+		n := x.demand.Load()
+		if int(n) <= cap(x.reading) {
+			return false
+		}
+		if x.demand.CompareAndSwap(n, n-1) {
+			p.turn = false
+			<-x.reading
+			return true
+		}
+	}
+}
 
 // wait waits for a turn, for a while.
 func wait(turn chan struct{}) bool {
@@ -144,7 +158,7 @@ func (x *intake) keep(p *payload, thin *thinner, b []byte) *thinner {
 			return nil
 		}
 	}
-	if p.turn && x.wanted() && p.slow() {
+	if p.turn && p.slow() && x.yield(p) {
 		x.refuse(p, "slow")
 		return nil
 	}
@@ -171,6 +185,7 @@ func (x *intake) back(p *payload) {
 	p.raw = nil
 	if p.turn {
 		p.turn = false
+		x.demand.Add(-1)
 		<-x.reading
 	}
 }
