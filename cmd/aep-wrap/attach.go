@@ -105,10 +105,9 @@ func (a *app) attach(ctx context.Context, url, run string) error {
 		l.sink.start()
 	}
 	err = far.Follow(ctx, l.road)
-	wait, cancel := context.WithTimeout(context.Background(), flushTime)
-	defer cancel()
-	l.road.Exit(wait, session.Exit{Left: true}) // the last facts are on their way still; the sessions go on
-	if ferr := l.road.Flush(wait); ferr != nil {
+	l.writeOut(session.Exit{Left: true}) // the last facts are on their way still; the sessions go on
+	var ferr error
+	if within(flushTime, func(ctx context.Context) { ferr = l.road.Flush(ctx) }); ferr != nil {
 		l.trouble("events wait in the log: %s", l.sink.word())
 	}
 	l.closeSink()

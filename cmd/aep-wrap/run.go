@@ -642,13 +642,11 @@ func (l *launch) finish(x agent.Exit) {
 		for _, t := range tails {
 			t.Drain(ctx)
 		}
-		if !exit.Left {
-			l.road.Unheard(generic.Started(l.begun))
-		}
-		if l.road.Exit(ctx, exit); ctx.Err() != nil {
-			l.trouble("the session could not be written out in time: its end is not told whole")
-		}
 	})
+	if !exit.Left {
+		l.road.Unheard(generic.Started(l.begun))
+	}
+	l.writeOut(exit)
 	patience := tidyPatience
 	var err error
 	if within(flushTime, func(ctx context.Context) { err = l.road.Flush(ctx) }); err != nil {
@@ -674,6 +672,15 @@ func (l *launch) finish(x agent.Exit) {
 	for _, line := range later {
 		l.say(line)
 	}
+}
+
+// writeOut closes the sessions, and has all that they told in their logs.
+func (l *launch) writeOut(exit session.Exit) {
+	within(writeTime, func(ctx context.Context) {
+		if l.road.Exit(ctx, exit); ctx.Err() != nil {
+			l.trouble("the session could not be written out in time: its end is not told whole")
+		}
+	})
 }
 
 // within has something done that heeds how much time it has.
