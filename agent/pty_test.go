@@ -730,7 +730,7 @@ func TestTypedAhead(t *testing.T) {
 
 func TestInterrupt(t *testing.T) {
 	s := shell(t)
-	s.send("$BIN @wrap sh -c 'echo on$((1+1)); sleep 1000'; echo =$?=\n")
+	s.send("$BIN @wrap sh -c 'echo on$((1+1)); exec sleep 1000'; echo =$?=\n")
 	s.expect("on2")
 	s.waitRaw(true)
 	s.send("\x03")
