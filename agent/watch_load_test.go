@@ -19,9 +19,7 @@ import (
 func cpu(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Skip(err)
-	}
+	needProc(t, err)
 	_, rest, _ := strings.Cut(string(raw), ") ")
 	f := strings.Fields(rest)
 	user, _ := strconv.Atoi(f[11])

@@ -209,7 +209,7 @@ func TestHooksAndLogsAgree(t *testing.T) {
 			for from, to := range c.logs {
 				raw, err := os.ReadFile(filepath.Join(root, from))
 				if err != nil {
-					t.Skip(err)
+					t.Fatal(err)
 				}
 				to = filepath.Join(home, to)
 				if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
@@ -306,7 +306,7 @@ func replayHooks(t *testing.T, agent, name, file string) (out []event.Event) {
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	s := session.New(session.Config{Agent: agent, Host: "h", Session: name, State: session.NewState()})
 	gate := testGate(event.Full)

@@ -13,7 +13,7 @@ func accepted(t *testing.T, network, address string) net.Conn {
 	t.Helper()
 	l, err := net.Listen(network, address)
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("no %s at %s here: %v", network, address, err)
 	}
 	defer l.Close()
 	c, err := net.Dial(network, l.Addr().String())

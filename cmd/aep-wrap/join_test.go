@@ -45,11 +45,11 @@ func TestExitDoesNotWaitForWhatCannotBeStarted(t *testing.T) {
 	}
 }
 
-// A wrapper that comes while a collector ends, which has its place still, starts
-// one when that is gone.
-func TestStartsOneAfterOneThatEnds(t *testing.T) {
-	w := newWorld(t)
-	run := filepath.Join(w.home, ".aep", "run")
+// endingCollector has the collector's place for a moment, and tells nothing of
+// itself. It gives the folder where that is.
+func endingCollector(t *testing.T, w *world) (run string) {
+	t.Helper()
+	run = filepath.Join(w.home, ".aep", "run")
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +58,14 @@ func TestStartsOneAfterOneThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(500*time.Millisecond, func() { lock.Close() })
+	return run
+}
+
+// A wrapper that comes while a collector ends, which has its place still, starts
+// one when that is gone.
+func TestStartsOneAfterOneThatEnds(t *testing.T) {
+	w := newWorld(t)
+	run := endingCollector(t, w)
 	r := w.run([]string{"AEP_LISTEN=" + freeAddr(t)}, "--", "sh", "-c", "until test -e "+filepath.Join(run, "collector.json")+"; do sleep 0.1; done; sleep 0.5")
 	if r.code != 0 || r.stderr != "" {
 		t.Errorf("%+v", r)
@@ -76,15 +84,7 @@ func TestStartsOneAfterOneThatEnds(t *testing.T) {
 // place and tells nothing of itself, takes that when it is gone.
 func TestCollectWaitsForOneThatEnds(t *testing.T) {
 	w := newWorld(t)
-	run := filepath.Join(w.home, ".aep", "run")
-	if err := os.MkdirAll(run, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := lockFile(filepath.Join(run, "collector.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(500*time.Millisecond, func() { lock.Close() })
+	endingCollector(t, w)
 	r := w.run([]string{"AEP_LISTEN=" + freeAddr(t)}, "collect", "--idle-exit", "100ms")
 	if r.code != 0 || !strings.Contains(r.stderr, "collector at ") {
 		t.Errorf("%+v", r)
