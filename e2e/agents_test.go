@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aep-wrap/event"
+	"aep-wrap/event/eventtest"
 	"aep-wrap/testdata/mockmodel"
 )
 
@@ -203,7 +204,7 @@ func (s *stage) eventually(what string, ok func() bool) {
 // collect runs a collector for the world's user; stop ends it.
 func (w *world) collect() (stop func()) {
 	w.t.Helper()
-	addr := freeAddress(w.t)
+	addr := eventtest.Address(w.t)
 	w.env = append(w.env, "AEP_LISTEN="+addr)
 	cmd := exec.Command(wrapper(w.t), "collect")
 	cmd.Dir, cmd.Env = w.root, w.environ()

@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"aep-wrap/event/eventtest"
 )
 
 // The canaries: a credential of a well-known shape, the value of a variable
@@ -146,7 +145,7 @@ func (s *sink) body() string {
 func TestCollectorHasWhatTheLogHas(t *testing.T) {
 	agent := claude(t)
 	w := newWorld(t)
-	addr := freeAddress(t)
+	addr := eventtest.Address(t)
 	collect := exec.Command(wrapper(t), "collect", "--listen", addr, "--token", "t")
 	collect.Env = w.environ()
 	if err := collect.Start(); err != nil {
@@ -197,18 +196,4 @@ func TestCollectorHasWhatTheLogHas(t *testing.T) {
 	if got, want := strings.Join(told, "\n")+"\n", string(log); got != want {
 		t.Errorf("the stream differs from the log:\n%s\nlog:\n%s", got, want)
 	}
-}
-
-// freeAddress is a loopback address at which nobody listens, and which nobody is
-// given who asks the kernel for any while ours is down: those ports are higher.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no loopback port is free")
-	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"aep-wrap/event"
+	"aep-wrap/event/eventtest"
 	"aep-wrap/testdata/mockmodel"
 )
 
@@ -23,7 +24,7 @@ import (
 func commanded(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	w.env = []string{"AEP_LISTEN=" + eventtest.Address(t), "XDG_RUNTIME_DIR="}
 	t.Cleanup(func() {
 		w.endCollector()
 		for _, f := range w.logFiles() {

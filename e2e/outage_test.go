@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"aep-wrap/event"
+	"aep-wrap/event/eventtest"
 )
 
 // The outage test runs real processes: a collector, a sink, and wrappers whose
@@ -263,7 +264,7 @@ func TestOutage(t *testing.T) {
 	}
 	home := t.TempDir()
 	o := &outage{t: t, bin: buildWrapper(t), home: home, logs: filepath.Join(home, "logs"), out: filepath.Join(home, "out"),
-		addr: freeAddress(t), kills: map[string]int{}}
+		addr: eventtest.Address(t), kills: map[string]int{}}
 	t.Cleanup(func() {
 		for _, p := range []*process{o.collector, o.sink} {
 			if p != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"aep-wrap/event/eventtest"
 	"aep-wrap/execution"
 	"aep-wrap/execution/executiontest"
 )
@@ -89,7 +90,7 @@ func (x *things) id(name string) string {
 func TestRuntimeContract(t *testing.T) {
 	gate(t)
 	w := makeWorld(t, claudeProgram, func(*world) {})
-	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	w.env = []string{"AEP_LISTEN=" + eventtest.Address(t), "XDG_RUNTIME_DIR="}
 	t.Cleanup(w.endCollector)
 	tokens := "whole *\n"
 	for _, lacks := range execution.Scopes {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"aep-wrap/event"
+	"aep-wrap/event/eventtest"
 	"aep-wrap/execution"
 )
 
@@ -40,7 +41,7 @@ func (w *world) runtimeWith(profiles, token string, flags ...string) *embedder {
 	if err := os.WriteFile(file, []byte(profiles), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	addr := freeAddress(w.t)
+	addr := eventtest.Address(w.t)
 	e := &embedder{w: w, base: "http://" + addr, token: token, dir: filepath.Join(w.root, "runtime")}
 	w.t.Cleanup(func() {
 		w.tellProcesses()
@@ -282,7 +283,7 @@ func TestRuntimeBoundsOfCalls(t *testing.T) {
 func TestRuntimeRestart(t *testing.T) {
 	gate(t)
 	w := makeWorld(t, claudeProgram, func(*world) {})
-	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	w.env = []string{"AEP_LISTEN=" + eventtest.Address(t), "XDG_RUNTIME_DIR="}
 	t.Cleanup(w.endCollector)
 	e := w.runtime(fmt.Sprintf(`
 profiles:
@@ -311,7 +312,7 @@ profiles:
 func TestRuntimeEnds(t *testing.T) {
 	gate(t)
 	w := makeWorld(t, claudeProgram, func(*world) {})
-	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	w.env = []string{"AEP_LISTEN=" + eventtest.Address(t), "XDG_RUNTIME_DIR="}
 	t.Cleanup(w.endCollector)
 	e := w.runtime(`
 profiles:
@@ -358,7 +359,7 @@ func facts(t *testing.T, events []event.Event) (out []string) {
 func TestAttach(t *testing.T) {
 	gate(t)
 	w := makeWorld(t, claudeProgram, func(*world) {})
-	w.env = []string{"AEP_LISTEN=" + freeAddress(t), "XDG_RUNTIME_DIR="}
+	w.env = []string{"AEP_LISTEN=" + eventtest.Address(t), "XDG_RUNTIME_DIR="}
 	t.Cleanup(w.endCollector)
 	e := w.runtime(fmt.Sprintf(`
 default: demo
@@ -402,7 +403,7 @@ profiles:
 func TestRuntimeErases(t *testing.T) {
 	gate(t)
 	w := makeWorld(t, claudeProgram, func(*world) {})
-	addr := freeAddress(t)
+	addr := eventtest.Address(t)
 	w.env = []string{"AEP_LISTEN=" + addr, "XDG_RUNTIME_DIR="}
 	t.Cleanup(w.endCollector)
 	e := w.runtime(fmt.Sprintf(`

@@ -24,6 +24,7 @@ import (
 	"github.com/coder/websocket"
 
 	"aep-wrap/event"
+	"aep-wrap/event/eventtest"
 	"aep-wrap/queue/jsonl"
 )
 
@@ -198,7 +199,7 @@ type moody struct {
 }
 
 func newMoody(t *testing.T, mood string) *moody {
-	l, err := listenFree()
+	l, err := eventtest.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"aep-wrap/event/eventtest"
 )
 
 // Where no collector can be started, or the one that was ends at once, nobody
@@ -33,7 +35,7 @@ func TestExitDoesNotWaitForWhatCannotBeStarted(t *testing.T) {
 				ends := filepath.Join(w.home, "ends")
 				promptly(t, func() (time.Duration, bool) {
 					bare := w.run(nil, "--log-dir", logs, "--", "sh", "-c", ": >"+ends).over(t, ends) // what this machine needs at the least
-					r := w.run([]string{"AEP_LISTEN=" + freeAddr(t)}, "--log-dir", logs, "--", "sh", "-c", ": >"+ends)
+					r := w.run([]string{"AEP_LISTEN=" + eventtest.Address(t)}, "--log-dir", logs, "--", "sh", "-c", ": >"+ends)
 					if r.code != 0 || !strings.Contains(r.stderr, "aep-wrap: events w") {
 						t.Errorf("%+v", r)
 					}
@@ -66,7 +68,7 @@ func endingCollector(t *testing.T, w *world) (run string) {
 func TestStartsOneAfterOneThatEnds(t *testing.T) {
 	w := newWorld(t)
 	run := endingCollector(t, w)
-	r := w.run([]string{"AEP_LISTEN=" + freeAddr(t)}, "--", "sh", "-c", "until test -e "+filepath.Join(run, "collector.json")+"; do sleep 0.1; done; sleep 0.5")
+	r := w.run([]string{"AEP_LISTEN=" + eventtest.Address(t)}, "--", "sh", "-c", "until test -e "+filepath.Join(run, "collector.json")+"; do sleep 0.1; done; sleep 0.5")
 	if r.code != 0 || r.stderr != "" {
 		t.Errorf("%+v", r)
 	}
@@ -85,7 +87,7 @@ func TestStartsOneAfterOneThatEnds(t *testing.T) {
 func TestCollectWaitsForOneThatEnds(t *testing.T) {
 	w := newWorld(t)
 	endingCollector(t, w)
-	r := w.run([]string{"AEP_LISTEN=" + freeAddr(t)}, "collect", "--idle-exit", "100ms")
+	r := w.run([]string{"AEP_LISTEN=" + eventtest.Address(t)}, "collect", "--idle-exit", "100ms")
 	if r.code != 0 || !strings.Contains(r.stderr, "collector at ") {
 		t.Errorf("%+v", r)
 	}

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +25,7 @@ import (
 
 	"aep-wrap/agent"
 	"aep-wrap/agent/hookclient"
+	"aep-wrap/event/eventtest"
 )
 
 // patience is how long a test waits for what comes at once on an idle machine.
@@ -333,7 +333,7 @@ func mode(ts *testscript.TestScript, neg bool, args []string) {
 // freeport NAME: sets NAME to a loopback address that nobody listens on.
 // With "taken" as a second word somebody does, for as long as the script runs.
 func freeport(ts *testscript.TestScript, neg bool, args []string) {
-	l, err := listenFree()
+	l, err := eventtest.Listen()
 	ts.Check(err)
 	ts.Setenv(args[0], l.Addr().String())
 	if len(args) == 2 && args[1] == "taken" {
@@ -341,25 +341,6 @@ func freeport(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	l.Close()
-}
-
-// takenPorts are those that a test has: none gets another's, which may not listen
-// there yet, or not at the moment.
-var takenPorts sync.Map
-
-// listenFree listens at a loopback port which nobody takes who asks the kernel for
-// any, once it is given back: those are higher.
-func listenFree() (l net.Listener, err error) {
-	for range 1000 {
-		port := 10_000 + rand.IntN(20_000)
-		if _, taken := takenPorts.LoadOrStore(port, true); taken {
-			continue
-		}
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return l, nil
-		}
-	}
-	return nil, fmt.Errorf("no port is free: %w", err)
 }
 
 // eventually COMMAND...: runs the command until it succeeds.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"aep-wrap/event/eventtest"
 	"aep-wrap/queue"
 )
 
@@ -59,7 +60,7 @@ func TestServeDrains(t *testing.T) {
 				srv.Close()
 			}
 			home := t.TempDir()
-			port, healthAt := freeAddr(t), freeAddr(t)
+			port, healthAt := eventtest.Address(t), eventtest.Address(t)
 			cmd := exec.Command(bin, "serve", "--hook-listen", port, "--health-listen", healthAt, "--collector", srv.URL, "--drain", tt.drain.String())
 			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 			var stderr bytes.Buffer

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"aep-wrap/agent/hookclient"
+	"aep-wrap/event/eventtest"
 )
 
 // serveKills is how often serve is killed; AEP_SERVE_KILLS says another number.
@@ -43,7 +44,7 @@ func TestServeIsKilled(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer srv.Close()
-	port, socket := freeAddr(t), filepath.Join(home, "h.sock")
+	port, socket := eventtest.Address(t), filepath.Join(home, "h.sock")
 	start := func() *exec.Cmd {
 		cmd := exec.Command(bin, "serve", "--quiet", "--hook-listen", port, "--hook-socket", socket, "--health-listen", "off", "--collector", srv.URL)
 		cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"aep-wrap/agent/hookclient"
+	"aep-wrap/event/eventtest"
 )
 
 // largeMemory is what serve may take, in bytes, whatever hooks bring.
@@ -31,7 +32,7 @@ func TestServeLargeHooks(t *testing.T) {
 	}
 	home := t.TempDir()
 	bin := buildWrap(t, home)
-	port, socket, dir := freeAddr(t), filepath.Join(home, "h.sock"), filepath.Join(home, "hooks")
+	port, socket, dir := eventtest.Address(t), filepath.Join(home, "h.sock"), filepath.Join(home, "hooks")
 	cmd := exec.Command(bin, "serve", "--quiet", "--hook-listen", port, "--hook-socket", socket, "--hooks", dir, "--health-listen", "off", "--listen", "off", "--capture", "full")
 	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 	cmd.Stderr = os.Stderr

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"aep-wrap/event/eventtest"
 )
 
 // tight is a cgroup's limit, in bytes, of which serve needs most.
@@ -64,7 +66,7 @@ func (s served) String() string {
 func serveLargeHooks(t *testing.T, bin string, inside []string, gomemlimit string) (s served) {
 	t.Helper()
 	home := t.TempDir()
-	port, healthAt := freeAddr(t), freeAddr(t)
+	port, healthAt := eventtest.Address(t), eventtest.Address(t)
 	args := append(slices.Clone(inside), bin, "serve", "--quiet", "--hook-listen", port, "--health-listen", healthAt, "--listen", "off", "--capture", "full")
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
@@ -152,7 +154,7 @@ func TestCollectorHeedsItsCgroup(t *testing.T) {
 	}
 	for given, want := range map[string]string{"": fmt.Sprintf("limit=%d", 256<<20*9/10), "200MiB": "collector at"} {
 		w := newWorld(t)
-		args := append(slices.Clone(inside), "aep-wrap", "collect", "--listen", freeAddr(t))
+		args := append(slices.Clone(inside), "aep-wrap", "collect", "--listen", eventtest.Address(t))
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Env = append(w.env, "GOMEMLIMIT="+given)
 		if given == "" {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"aep-wrap/agent/hookclient"
+	"aep-wrap/event/eventtest"
 )
 
 // serveMemory is what serve may take, in bytes.
@@ -50,7 +51,7 @@ func TestServeSoak(t *testing.T) {
 	srv := httptest.NewServer(got)
 	defer srv.Close()
 
-	port := freeAddr(t)
+	port := eventtest.Address(t)
 	socket := filepath.Join(home, "h.sock")
 	logs := filepath.Join(home, ".claude", "projects", "-work")
 	if err := os.MkdirAll(logs, 0o700); err != nil {
@@ -232,15 +233,6 @@ func (k *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(http.StatusAccepted)
-}
-
-func freeAddr(t *testing.T) string {
-	l, err := listenFree()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // waitSecret waits until serve takes hooks, and gives the secret of its URL.

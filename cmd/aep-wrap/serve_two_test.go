@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"aep-wrap/event/eventtest"
 )
 
 // Of two serves on one log directory the second says so, is not ready, and takes
@@ -21,8 +23,8 @@ func TestTwoServes(t *testing.T) {
 	home := t.TempDir()
 	bin := buildWrap(t, home)
 	start := func(stderr io.Writer) (*exec.Cmd, string) {
-		healthAt := freeAddr(t)
-		cmd := exec.Command(bin, "serve", "--hook-listen", freeAddr(t), "--health-listen", healthAt, "--listen", "off")
+		healthAt := eventtest.Address(t)
+		cmd := exec.Command(bin, "serve", "--hook-listen", eventtest.Address(t), "--health-listen", healthAt, "--listen", "off")
 		cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 		cmd.Stderr = stderr
 		if err := cmd.Start(); err != nil {
@@ -79,7 +81,7 @@ func TestAnotherServeIsKnownFromTheStart(t *testing.T) {
 	var flags pflag.FlagSet
 	addSettings(&flags, false)
 	addSettings(&flags, true)
-	for name, value := range map[string]string{"listen": off, "log-dir": t.TempDir(), "hook-listen": freeAddr(t), "health-listen": freeAddr(t)} {
+	for name, value := range map[string]string{"listen": off, "log-dir": t.TempDir(), "hook-listen": eventtest.Address(t), "health-listen": eventtest.Address(t)} {
 		if err := flags.Set(name, value); err != nil {
 			t.Fatal(err)
 		}

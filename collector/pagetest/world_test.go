@@ -2,9 +2,7 @@ package pagetest
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +12,7 @@ import (
 	"testing"
 
 	"aep-wrap/collector"
+	"aep-wrap/event/eventtest"
 )
 
 const (
@@ -66,36 +65,18 @@ func newWorldAlone(t *testing.T, limits collector.Limits) *world {
 	t.Helper()
 	w := &world{t: t, log: &syncBuffer{}}
 	Need(t)
-	w.serve(limits, "")
+	w.serve(limits, eventtest.Address(t))
 	t.Cleanup(func() { w.stop() })
 	return w
 }
 
-// listen listens at an address, or where nobody does: at a port below those that
-// the kernel gives who asks for any, so that it stays free while ours is down.
-func (w *world) listen(address string) net.Listener {
-	w.t.Helper()
-	for range 100 {
-		at := address
-		if at == "" {
-			at = fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
-		}
-		l, err := net.Listen("tcp", at)
-		if err == nil {
-			return l
-		}
-		if address != "" {
-			w.t.Fatal(err)
-		}
-	}
-	w.t.Fatal("no loopback port is free")
-	return nil
-}
-
-// serve runs a collector of its own, until it is stopped.
+// serve runs a collector of its own at an address, until it is stopped.
 func (w *world) serve(limits collector.Limits, address string) {
 	w.t.Helper()
-	l := w.listen(address)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	w.base = "http://" + l.Addr().String()
 	w.c = collector.New(collector.Config{
 		Tokens: []collector.Token{{Value: token, Roles: collector.AllRoles}, {Value: watches, Roles: collector.Watch}},

@@ -1,5 +1,5 @@
 // Package eventtest helps tests that read the protocol's public conformance
-// corpus, and such as say what something may cost. The corpus is data of the
+// corpus, that say what something may cost, or that want an address. The corpus is data of the
 // protocol's, not of this repository: a test that needs it is skipped, with a
 // clear word, where it is not at hand. Only tests import this package.
 package eventtest
