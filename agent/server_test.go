@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,50 +22,16 @@ import (
 	"aep-wrap/adapters/opencode"
 	"aep-wrap/control"
 	"aep-wrap/event"
+	"aep-wrap/event/eventtest"
 	"aep-wrap/redaction"
 )
-
-// place is where a server listens, or does not yet: in the test's bubble, so
-// that nothing hangs on how fast the machine is.
-type place struct {
-	empty  atomic.Bool // nobody listens
-	conns  chan net.Conn
-	closed chan struct{}
-	close  sync.Once
-}
-
-func (p *place) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *place) Close() error   { p.close.Do(func() { close(p.closed) }); return nil }
-func (p *place) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4096} }
-
-func (p *place) dial(context.Context, string, string) (net.Conn, error) {
-	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: p.Addr(), Err: syscall.ECONNREFUSED}
-	if p.empty.Load() {
-		return nil, refused
-	}
-	ours, theirs := net.Pipe()
-	select {
-	case p.conns <- theirs:
-		return ours, nil
-	case <-p.closed:
-		return nil, refused
-	}
-}
 
 // fakeServer is a runtime's server: the test, which is a bubble, puts items into
 // its stream.
 type fakeServer struct {
 	t *testing.T
 	*httptest.Server
-	at      *place
+	at      *eventtest.Network
 	mu      sync.Mutex
 	streams int               // opened so far
 	push    chan string       // raw bytes of the stream; "" ends it
@@ -81,7 +44,7 @@ type fakeServer struct {
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
-	f := &fakeServer{t: t, at: &place{conns: make(chan net.Conn), closed: make(chan struct{})}, push: make(chan string, 100), bodies: map[string]string{"/session/status": "{}", "/permission": "[]", "/question": "[]"},
+	f := &fakeServer{t: t, at: eventtest.NewNetwork(), push: make(chan string, 100), bodies: map[string]string{"/session/status": "{}", "/permission": "[]", "/question": "[]"},
 		posts: make(chan string, 10), status: map[string]int{}, deaf: map[string]int{}, ill: map[string][]ill{}}
 	f.Server = &httptest.Server{Listener: f.at, Config: &http.Server{Handler: f}}
 	f.Start()
@@ -218,7 +181,7 @@ func newServerWorld(t *testing.T, f *fakeServer, change func(*ServerConfig)) *se
 		Gate:  redaction.NewGate(redaction.DefaultPolicy(), redaction.NewPipeline(redaction.Options{})),
 		Sinks: []Sink{w.basket}, Control: w.target, Patience: Patience{Both: time.Minute},
 	})
-	c := ServerConfig{Serving: a.Server, At: adapters.Served{URL: f.URL}, Road: w.road, Say: func(s string) { w.said <- s }, dial: f.at.dial}
+	c := ServerConfig{Serving: a.Server, At: adapters.Served{URL: f.URL}, Road: w.road, Say: func(s string) { w.said <- s }, dial: f.at.Dial}
 	if change != nil {
 		change(&c)
 	}
@@ -654,7 +617,7 @@ func TestServerComesLateOrRefuses(t *testing.T) { synctest.Test(t, serverComesLa
 
 func serverComesLateOrRefuses(t *testing.T) {
 	f := newFakeServer(t)
-	f.at.empty.Store(true)
+	f.at.Refuses.Store(true)
 	late := newServerWorld(t, f, nil)
 	time.Sleep(10 * time.Second)
 	select {
@@ -662,7 +625,7 @@ func serverComesLateOrRefuses(t *testing.T) {
 		t.Fatal("it is up before there is one")
 	default:
 	}
-	f.at.empty.Store(false)
+	f.at.Refuses.Store(false)
 	f.item("message.updated", promptOne)
 	late.sees("session.started run.started")
 
@@ -718,18 +681,18 @@ func TestServerSilent(t *testing.T) {
 				if tt.said == "another password" {
 					f.auth = "opencode:right"
 				} else {
-					f.at.empty.Store(true)
+					f.at.Refuses.Store(true)
 				}
 				var said []string
 				var log bytes.Buffer
-				s, err := FollowServer(ServerConfig{Serving: opencode.Adapter().Server, At: adapters.Served{URL: f.URL}, dial: f.at.dial, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				s, err := FollowServer(ServerConfig{Serving: opencode.Adapter().Server, At: adapters.Served{URL: f.URL}, dial: f.at.Dial, Log: slog.New(slog.NewTextHandler(&log, nil)),
 					Say: func(line string) { said = append(said, line) }})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if tt.after > 0 {
 					time.Sleep(tt.after)
-					f.at.empty.Store(false)
+					f.at.Refuses.Store(false)
 					<-s.Up()
 				} else {
 					time.Sleep(tt.waits)

@@ -1,7 +1,8 @@
 // Package eventtest helps tests that read the protocol's public conformance
-// corpus, that say what something may cost, or that want an address. The corpus is data of the
-// protocol's, not of this repository: a test that needs it is skipped, with a
-// clear word, where it is not at hand. Only tests import this package.
+// corpus, that say what something may cost, or that want an address or a network
+// of their own. The corpus is data of the protocol's, not of this repository: a
+// test that needs it is skipped, with a clear word, where it is not at hand. Only
+// tests import this package.
 package eventtest
 
 import (

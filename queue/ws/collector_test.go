@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"aep-wrap/event/eventtest"
 )
 
 // collector is an endpoint that remembers what it was sent, and misbehaves as
@@ -60,49 +61,16 @@ func (c *collector) start() *collector {
 }
 
 // startInside starts it on a network of its own, in memory, and gives who reaches
-// it there: whoever waits for it in a synctest bubble waits no real time.
+// it there.
 func (c *collector) startInside() *http.Client {
-	l := &inMemory{conns: make(chan net.Conn), closed: make(chan struct{})}
+	network := eventtest.NewNetwork()
 	c.Listener.Close()
-	c.Listener = l
-	network := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) }}
-	c.t.Cleanup(network.CloseIdleConnections)
+	c.Listener = network
+	tr := &http.Transport{DialContext: network.Dial}
+	c.t.Cleanup(tr.CloseIdleConnections)
 	c.start()
-	return &http.Client{Transport: network}
+	return &http.Client{Transport: tr}
 }
-
-// inMemory is a network with one address.
-type inMemory struct {
-	conns  chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *inMemory) dial(ctx context.Context) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case l.conns <- there:
-		return here, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *inMemory) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *inMemory) Close() error    { l.once.Do(func() { close(l.closed) }); return nil }
-func (l *inMemory) Addr() net.Addr  { return l }
-func (l *inMemory) Network() string { return "memory" }
-func (l *inMemory) String() string  { return "collector.test" }
 
 // stop ends it, and comes back when nothing of it is left: a bubble that ends
 // before is one that fails.

@@ -507,7 +507,7 @@ func TestRefusals(t *testing.T) {
 			client := c.startInside()
 			f := queue.NewFeed(queue.Options{})
 			offer(f, 0, 3)
-			e := start(t, Config{URL: c.URL, Client: client, Token: "t", Insecure: true, Clock: m.clock(), RetryRefused: 5 * time.Minute}, f)
+			e := start(t, Config{URL: c.URL, Client: client, Token: "t", Clock: m.clock(), RetryRefused: 5 * time.Minute}, f)
 			until(t, "stopped", func() bool { return e.Stats().State == Stopped })
 			s := e.Stats()
 			if !strings.Contains(s.Word, x.word) || s.Attempts != 1 || s.Events != 0 {
