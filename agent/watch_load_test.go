@@ -134,7 +134,7 @@ func load(t *testing.T, files, perSecond int, lasts time.Duration) {
 	time.Sleep(500 * time.Millisecond)
 	seen.look()
 	before, begun := cpu(t, cmd.Process.Pid), time.Now()
-	waited := starved(cmd.Process.Pid, os.Getpid())
+	waited, own := starved(cmd.Process.Pid, os.Getpid()), selfCPU(t)
 	written := map[string]time.Time{}
 	const tick = 10 * time.Millisecond
 	n := 0
@@ -173,7 +173,7 @@ func load(t *testing.T, files, perSecond int, lasts time.Duration) {
 		})
 	}
 	used, took := cpu(t, cmd.Process.Pid)-before, time.Since(begun)
-	waited = starved(cmd.Process.Pid, os.Getpid()) - waited
+	waited, own = starved(cmd.Process.Pid, os.Getpid())-waited, selfCPU(t)-own
 	lags := make([]time.Duration, 0, n)
 	for key, at := range written {
 		lags = append(lags, seen.at[key].Sub(at))
@@ -204,8 +204,9 @@ func load(t *testing.T, files, perSecond int, lasts time.Duration) {
 	if used > 2*once {
 		t.Errorf("%v of CPU, where the same at once takes %v", used, once)
 	}
-	if waited > time.Second || raceEnabled {
-		t.Logf("the lag says nothing: %v went by in waiting for a processor", waited)
+	t.Logf("%v went by in waiting for a processor, %v of having one", waited, used+own)
+	if waited > 2*(used+own) || raceEnabled {
+		t.Log("the lag says nothing: the machine is busy")
 	} else if p(.99) > time.Second {
 		t.Errorf("lag p99 %v, want no more than 250ms", p(.99))
 	}
